@@ -93,9 +93,9 @@ class setting_table {
   std::size_t limit_ = 0;
 };
 
-// Rates of each stretch, summed over its steps, relative to the largest such sum of any. Rates that
-// follow a metric are the prover's until they are replayed: they only ever tighten, against those
-// of the first step.
+// Sizes of the rates of each stretch, summed over its steps, relative to the largest such sum.
+// Rates that follow a metric are the prover's until they are replayed: they only ever tighten,
+// against those of the first step.
 std::vector<double> relative_rates(const run_view& run, const std::vector<segment>& all) {
   const bool agreed = !run.agreed.rates.empty();
   const transcript::step_record* first = run.step(1);
@@ -111,12 +111,12 @@ std::vector<double> relative_rates(const run_view& run, const std::vector<segmen
                                          : record != nullptr ? &record->rates
                                                              : nullptr;
       for (std::size_t g = 0; g < groups && rates != nullptr && g < rates->size(); ++g) {
-        sums[s][g] += (*rates)[g];
+        sums[s][g] += std::fabs((*rates)[g]);
       }
     }
     const double steps = static_cast<double>(all[s].end - all[s].start);
     for (std::size_t g = 0; g < groups; ++g) {
-      most[g] = std::max(most[g], agreed ? sums[s][g] : first->rates[g] * steps);
+      most[g] = std::max(most[g], agreed ? sums[s][g] : std::fabs(first->rates[g]) * steps);
     }
   }
   std::vector<double> out(all.size(), groups == 0 ? 1 : least_rate);

@@ -224,6 +224,17 @@ TEST_CASE("limits of the weights follow the agreed rates") {
   REQUIRE(seen[70].tensor == "model/parameters/w");
 }
 
+TEST_CASE("of rates below zero the size counts") {
+  fake_run run(1000, 10, 100);
+  run.view.agreed.rates = {{500, {-0.1}}, {250, {-0.01}}, {250, {0.1}}};
+  run.view.agreed.rate_ends = {500, 750, 1000};
+  run.jump = [](const segment& one) { return one.start < 500 || one.start >= 750 ? 1.0 : 0.1; };
+  const auto seen = screened_of(run).stretches;
+  REQUIRE(seen[10].ratio == Approx(1));
+  REQUIRE(seen[60].ratio == Approx(1));
+  REQUIRE(seen[90].ratio == Approx(1));
+}
+
 TEST_CASE("logged rates of a metric tighten limits, and never loosen them") {
   fake_run run(1000, 10, 100);
   run.view.agreed.rates.clear();

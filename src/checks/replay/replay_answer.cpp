@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // How a replayer answers what replay asks for.
 #include <algorithm>
+#include <cmath>
 #include <set>
 #include <string>
 #include <utility>
@@ -112,7 +113,7 @@ class segment_answer {
     std::vector<double> rates = halves_of_largest_rates(request_.end, last);
     const auto look = [&rates](std::uint64_t, const step_outcome& one) {
       for (std::size_t i = 0; i < std::min(rates.size(), one.rates.size()); ++i) {
-        if (!one.skipped && one.rates[i] >= rates[i]) rates[i] = 0;
+        if (!one.skipped && std::fabs(one.rates[i]) >= rates[i]) rates[i] = 0;
       }
     };
     const auto too_low = [&rates] {
@@ -139,7 +140,9 @@ class segment_answer {
     const auto& agreed = with_.view().agreed;
     const std::vector<double>* now = agreed.rates_at(request_.end);
     if (now == nullptr || !with_.work().is_linear()) return false;
-    const auto suffices = [](double rate, double later) { return later <= 2 * rate; };
+    const auto suffices = [](double rate, double later) {
+      return std::fabs(later) <= 2 * std::fabs(rate);
+    };
     for (std::uint64_t step = request_.end + 1; step <= last; ++step) {
       const std::vector<double>* then = agreed.rates_at(step);
       if (then == nullptr ||
@@ -159,7 +162,9 @@ class segment_answer {
       if (rates == nullptr && record != nullptr) rates = &record->rates;
       if (rates == nullptr) continue;
       out.resize(std::max(out.size(), rates->size()));
-      for (std::size_t i = 0; i < rates->size(); ++i) out[i] = std::max(out[i], (*rates)[i] / 2);
+      for (std::size_t i = 0; i < rates->size(); ++i) {
+        out[i] = std::max(out[i], std::fabs((*rates)[i]) / 2);
+      }
     }
     return out;
   }

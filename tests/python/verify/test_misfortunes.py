@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ import torch
 import potl
 from potl import _core
 from potl._attacks import Scene, _tasks as tasks
+from potl._attacks._story import Build
 from potl._job._session import Session
 from potl._verify._schema import Schema
 from potl._verify._workload import Workload
@@ -228,22 +229,40 @@ class Stock:
             yield driven
 
 
-@pytest.mark.parametrize(
-    ("share", "linear", "groups"), [(0.5, True, 4), (0.4, True, 6), (0.5, False, 6)]
-)
-def test_no_step_behind_a_segment_is_taken_where_nothing_divides_and_no_rate_rises(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, share: float, linear: bool, groups: int
-) -> None:
-    """At the end of the segment the rate is that share of the next one."""
+def at_rates(share_at: Callable[[int], float]) -> Build:
+    """A task with these shares of its rate."""
 
     def build() -> potl.Task:
         task = tasks.plain()
-        rising = torch.optim.lr_scheduler.LambdaLR(
-            task.optimizers[0], lambda step: share if step < END else 1.0
+        scheduler = torch.optim.lr_scheduler.LambdaLR(
+            task.optimizers[0], lambda before: share_at(before + 1)
         )
-        task.schedulers = (rising,)
+        task.schedulers = (scheduler,)
         return task
 
+    return build
+
+
+@pytest.mark.parametrize(
+    ("share", "behind", "linear", "groups"),
+    [
+        (0.5, 1, True, 4),
+        (0.4, 1, True, 6),
+        (0.5, 1, False, 6),
+        (1, -2, True, 4),
+        (1, -2.5, True, 6),
+        (-1, -0.4, True, 4),
+    ],
+)
+def test_no_step_behind_a_segment_is_taken_where_nothing_divides_and_no_rate_grows(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    share: float,
+    behind: float,
+    linear: bool,
+    groups: int,
+) -> None:
+    build = at_rates(lambda step: share if step <= END else behind)
     scene = Scene(tmp_path, build, checkpoint_every=4, arithmetic="stock")
     with Session.open(scene.build, seed=scene.job.seed, job=scene.job) as session:
         driven = Driven(scene, session, scene.honest.run)
@@ -253,6 +272,25 @@ def test_no_step_behind_a_segment_is_taken_where_nothing_divides_and_no_rate_ris
         asked = _core.SegmentRequest(start=START, end=END, noise_repeats=1, noise_if_equal=True)
         (repeat,) = driven.answer(asked).noise
         assert len(repeat) == groups
+
+
+def test_steps_are_taken_until_rates_below_zero_are_no_longer_low(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    build = at_rates(lambda step: -0.4 if step == END + 1 else -1)
+    scene = Scene(tmp_path, build, checkpoint_every=4, arithmetic="stock")
+    with Session.open(scene.build, seed=scene.job.seed, job=scene.job) as session:
+        driven = Driven(scene, session, scene.honest.run)
+        monkeypatch.setattr(driven.work, "is_linear", lambda: False)
+        run_step, taken = driven.work.run_step, []
+
+        def counted(step: int) -> Any:
+            taken.append(step)
+            return run_step(step)
+
+        monkeypatch.setattr(driven.work, "run_step", counted)
+        driven.answer(_core.SegmentRequest(start=START, end=END, noise_if_equal=True))
+        assert taken == [*range(START + 1, END + 1), END + 1, END + 2]
 
 
 class TestStock(Stock):
