@@ -40,9 +40,9 @@ struct attestation {
 /// What the reader of an attestation has in hand. At least one is needed: the signer may have
 /// signed reports of other trainings.
 struct attested {
-  std::optional<std::string> model;  ///< path of the delivered file
-  std::optional<digest> job;         ///< transcript::job::id()
-  std::optional<digest> root;        ///< of the commitment
+  std::optional<std::string> model;       ///< path of the delivered file
+  std::optional<digest> job;              ///< transcript::job::id()
+  std::optional<std::string> commitment;  ///< the prover's signed note
 };
 
 /// The text of the envelope. usage: `report` is none, or is about no run that could be opened, or
@@ -50,9 +50,11 @@ struct attested {
 result<std::string> sign_attestation(const json_value& report, const signing_key& key,
                                      std::string_view signed_at);
 
-/// Opens an envelope, and compares. malformed: it is no attestation; mismatch: the key has not
-/// signed it, or it is about another job, commitment or model; missing: it says nothing about what
-/// is compared; usage: nothing is.
+/// Opens an envelope, and compares. A commitment is the one of the report if job, root and number
+/// of records are, and the trainer that the report names has signed it. malformed: it is no
+/// attestation, or the commitment is none; mismatch: the key has not signed it, or it is about
+/// another job, commitment or model; missing: it says nothing about what is compared; usage:
+/// nothing is.
 result<attestation> open_attestation(bytes_view text, const public_key& signer,
                                      const attested& held);
 

@@ -121,8 +121,8 @@ def open_attestation(
     *,
     model: str | None = None,
     job: bytes | None = None,
-    root: bytes | None = None,
+    commitment: str | None = None,
 ) -> tuple[bytes, str]:
     """The report as canonical JSON and the time of signing, after it was compared with the file of
-    a model, the id of a job and the root of a commitment.
+    a model, the id of a job and the signed note of a commitment.
     """

@@ -12,6 +12,7 @@
 #include <potl/core/file.hpp>
 #include <potl/crypto/detail/dsse.hpp>
 #include <potl/crypto/hasher.hpp>
+#include <potl/transcript/commitment.hpp>
 
 #include "crypto/base64.hpp"
 
@@ -168,6 +169,29 @@ status compare(const char* what, const std::optional<digest>& said, const digest
   return error{errc::mismatch, std::string("the attestation is about another ") + what, ""};
 }
 
+// The root alone leaves open who says so, and of what: a note is as good as its signature.
+status compare_note(const json_value& report, const subjects& of, const std::string& text) {
+  const auto held = transcript::parse_run_note(text);
+  if (!held) return held.why();
+  const checkpoint_note& note = held->note.note;
+  if (const status same = compare("commitment", of.root, note.root); !same) return same;
+  const json_cursor at = report.root();
+  const auto size = at.at("commitment").count("size");
+  if (!size) return malformed(size.why().message);
+  if (held->job_id != of.job || note.size != *size) {
+    return error{errc::mismatch, "the attestation is about another commitment", ""};
+  }
+  const json_value* trainer = at.at("job").get()->find("trainer");
+  if (trainer == nullptr || trainer->type() == json_value::kind::null) return unit{};
+  const auto named = at.at("job").digest("trainer");
+  if (!named) return malformed(named.why().message);
+  const auto key = public_key::from_raw(*named);
+  if (!key) return malformed(key.why().message);
+  if (verify_note(held->note, *key)) return unit{};
+  return error{errc::mismatch, "the commitment is not signed by the trainer of the report",
+               "pass what the trainer published"};
+}
+
 }  // namespace
 
 result<std::string> sign_attestation(const json_value& report, const signing_key& key,
@@ -190,7 +214,7 @@ result<std::string> sign_attestation(const json_value& report, const signing_key
 
 result<attestation> open_attestation(bytes_view text, const public_key& signer,
                                      const attested& held) {
-  if (!held.model && !held.job && !held.root) {
+  if (!held.model && !held.job && !held.commitment) {
     return error{errc::usage, "there is nothing to compare the attestation with",
                  "name the model, the job or the commitment that you have"};
   }
@@ -212,8 +236,8 @@ result<attestation> open_attestation(bytes_view text, const public_key& signer,
   if (held.job) {
     if (const status same = compare("job", of->job, *held.job); !same) return same.why();
   }
-  if (held.root) {
-    if (const status same = compare("commitment", of->root, *held.root); !same) return same.why();
+  if (held.commitment) {
+    if (const status same = compare_note(*report, *of, *held.commitment); !same) return same.why();
   }
   if (held.model) {
     const result<file_pieces> file = file_pieces::open(*held.model, links::follow);

@@ -13,7 +13,7 @@
 POTL_FUZZ_TARGET(attestation_fuzz) {
   static const potl::signing_key key =
       potl::signing_key::from_seed(potl::bytes_view(potl::digest{})).value();
-  const potl::attested held{.model = {}, .job = potl::digest{}, .root = {}};
+  const potl::attested held{.model = {}, .job = potl::digest{}, .commitment = {}};
   const potl::bytes_view bytes(data, size);
   static_cast<void>(potl::open_attestation(bytes, key.verifier(), held));
   constexpr const char* type = "application/vnd.in-toto+json";

@@ -11,6 +11,7 @@
 #include <potl/core/file.hpp>
 #include <potl/crypto/detail/dsse.hpp>
 #include <potl/crypto/hasher.hpp>
+#include <potl/transcript/commitment.hpp>
 
 #include "crypto/base64.hpp"
 #include "run_fixture.hpp"
@@ -33,6 +34,7 @@ struct signed_report {
   signing_key key = key_of('v');
   digest job = sha256_of(as_bytes_view("job"));
   digest commitment = sha256_of(as_bytes_view("root"));
+  signing_key trainer = key_of('t');
 
   signed_report() {
     write_file_atomically(model, as_bytes_view(std::string(5'000'000, 'm'))).value();
@@ -43,17 +45,29 @@ struct signed_report {
     return json_value::of(
         {{"format", "potl-report-v1"},
          {"verdict", "accepted"},
-         {"job", json_value::of({{"id", job.hex()}})},
+         {"job", json_value::of({{"id", job.hex()}, {"trainer", trainer.verifier().hex()}})},
          {"commitment", json_value::of({{"root", commitment.hex()}, {"size", 3}})},
          {"model", json_value::of({{"delivered", true}, {"sha256", file.hex()}})}});
   }
+  /// What of a commitment may be another one's.
+  struct other {
+    std::optional<digest> job = {}, root = {};
+    std::uint64_t size = 3;
+    char signer = 't';
+  };
+  std::string note(const other& what) const {
+    return transcript::sign_run_note(what.job.value_or(job), what.size,
+                                     what.root.value_or(commitment), digest{}, key_of(what.signer))
+        .value();
+  }
+  std::string note() const { return note(other{}); }
   std::string text() const { return sign_attestation(report(), key, moment).value(); }
   result<attestation> open(const std::string& envelope, const attested& held) const {
     return open_attestation(as_bytes_view(envelope), key.verifier(), held);
   }
   /// Why it is refused; nothing where it opens.
   std::optional<errc> refused(const std::string& envelope) const {
-    const auto got = open(envelope, {.model = {}, .job = job, .root = {}});
+    const auto got = open(envelope, {.model = {}, .job = job, .commitment = {}});
     return got ? std::nullopt : std::optional(got.why().code);
   }
   /// An envelope around this, signed as it should be.
@@ -94,12 +108,12 @@ TEST_CASE("what is signed is what DSSE says", "[attestation]") {
 TEST_CASE("an attestation says what was signed, to who holds what it is about", "[attestation]") {
   const signed_report here;
   const std::string text = here.text();
-  const attested all{.model = here.model, .job = here.job, .root = here.commitment};
+  const attested all{.model = here.model, .job = here.job, .commitment = here.note()};
   const attestation got = here.open(text, all).value();
   CHECK(got.report == here.report());
   CHECK(got.signed_at == moment);
-  CHECK(here.open(text, {.model = here.model, .job = {}, .root = {}}));
-  CHECK(here.open(text, {.model = {}, .job = {}, .root = here.commitment}));
+  CHECK(here.open(text, {.model = here.model, .job = {}, .commitment = {}}));
+  CHECK(here.open(text, {.model = {}, .job = {}, .commitment = here.note()}));
   CHECK(here.open(text, {}).why().code == errc::usage);
 }
 
@@ -120,19 +134,44 @@ TEST_CASE("an attestation about something else is refused", "[attestation]") {
   const std::string text = here.text(), other = here.root.file("other.safetensors");
   write_file_atomically(other, as_bytes_view(std::string(5'000'001, 'm'))).value();
   const digest strange = sha256_of(as_bytes_view("strange"));
-  CHECK(here.open(text, {.model = other, .job = here.job, .root = {}}).why().code ==
+  CHECK(here.open(text, {.model = other, .job = here.job, .commitment = {}}).why().code ==
         errc::mismatch);
-  CHECK(here.open(text, {.model = {}, .job = strange, .root = {}}).why().code == errc::mismatch);
-  CHECK(here.open(text, {.model = {}, .job = here.job, .root = strange}).why().code ==
+  CHECK(here.open(text, {.model = {}, .job = strange, .commitment = {}}).why().code ==
         errc::mismatch);
-  CHECK(here.open(text, {.model = here.root.file("none"), .job = {}, .root = {}}).why().code ==
-        errc::missing);
+  CHECK(here.open(text, {.model = {}, .job = here.job, .commitment = here.note({.root = strange})})
+            .why()
+            .code == errc::mismatch);
+  CHECK(
+      here.open(text, {.model = here.root.file("none"), .job = {}, .commitment = {}}).why().code ==
+      errc::missing);
   json_value report = here.report();
   report.set("model", json_value::of({{"delivered", false}, {"sha256", nullptr}}));
   const std::string without = sign_attestation(report, here.key, moment).value();
-  CHECK(here.open(without, {.model = here.model, .job = {}, .root = {}}).why().code ==
+  CHECK(here.open(without, {.model = here.model, .job = {}, .commitment = {}}).why().code ==
         errc::missing);
-  CHECK(here.open(without, {.model = {}, .job = here.job, .root = {}}));
+  CHECK(here.open(without, {.model = {}, .job = here.job, .commitment = {}}));
+}
+
+TEST_CASE("a commitment is compared as a whole", "[attestation]") {
+  const signed_report here;
+  const auto opened = [&](const json_value& report, const std::string& note) {
+    const std::string text = sign_attestation(report, here.key, moment).value();
+    const auto got = here.open(text, {.model = {}, .job = {}, .commitment = note});
+    return got ? std::nullopt : std::optional(got.why().code);
+  };
+  json_value report = here.report();
+  CHECK(opened(report, here.note()) == std::nullopt);
+  CHECK(opened(report, here.note({.size = 4})) == errc::mismatch);
+  CHECK(opened(report, here.note({.job = here.commitment})) == errc::mismatch);
+  CHECK(opened(report, here.note({.signer = 'w'})) == errc::mismatch);
+  CHECK(opened(report, "no note") == errc::malformed);
+  // Where none was agreed, nobody can say whose signature it has to be.
+  report.set("job", json_value::of({{"id", here.job.hex()}, {"trainer", nullptr}}));
+  CHECK(opened(report, here.note({.signer = 'w'})) == std::nullopt);
+  report.set("commitment", json_value::of({{"root", here.commitment.hex()}, {"size", nullptr}}));
+  CHECK(opened(report, here.note()) == errc::malformed);
+  report.set("commitment", json_value::of({{"root", nullptr}, {"size", nullptr}}));
+  CHECK(opened(report, here.note()) == errc::missing);
 }
 
 TEST_CASE("nothing is believed that the key has not signed", "[attestation]") {
@@ -164,7 +203,7 @@ TEST_CASE("nothing is believed that the key has not signed", "[attestation]") {
     CHECK(here.refused(text) == errc::malformed);
   }
   const std::string envelope = here.text();
-  const attested held{.model = {}, .job = here.job, .root = {}};
+  const attested held{.model = {}, .job = here.job, .commitment = {}};
   CHECK(open_attestation(as_bytes_view(envelope), key_of('w').verifier(), held).why().code ==
         errc::mismatch);
 }
@@ -213,7 +252,7 @@ TEST_CASE("what nobody could read is not signed", "[attestation]") {
   longer.set("findings", json_value(std::move(texts)));
   const auto long_one = sign_attestation(longer, here.key, moment);
   REQUIRE(long_one);
-  CHECK(here.open(*long_one, {.model = {}, .job = here.job, .root = {}}));
+  CHECK(here.open(*long_one, {.model = {}, .job = here.job, .commitment = {}}));
 }
 
 TEST_CASE("what is no report of a run is not signed", "[attestation]") {

@@ -57,11 +57,11 @@ class Attestation:
             key: The verifier's public key, as you know it.
             model: The delivered file, of which the SHA-256 is compared.
             job: What was agreed.
-            commitment: The prover's commitment.
+            commitment: The prover's commitment: the whole signed note.
 
         Raises:
             UsageError: There is nothing to compare it with.
-            MalformedError: It is not an attestation.
+            MalformedError: It is not an attestation, or the commitment is not one.
             MismatchError: The key has not signed it, or it is about something else.
             MissingError: It says nothing about what it is compared with.
         """
@@ -75,9 +75,7 @@ class Attestation:
             signer,
             model=None if model is None else os.fspath(model),
             job=None if job is None else as_job(job).core.id,
-            root=None
-            if commitment is None
-            else _core.SignedNote.parse(as_note(commitment)).note.root,
+            commitment=None if commitment is None else as_note(commitment),
         )
         return Attestation(
             report=Report(text),
