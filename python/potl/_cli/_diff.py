@@ -64,7 +64,8 @@ def _diff(
     """Find the first step and operator at which two runs part.
 
     Compares two runs of one training on your own machines, without keys and without a verdict. Ends
-    with 0 if all steps that both have agree, else with 1.
+    with 0 if all steps that both have agree, and with 1 if one differs. Ends with 4 if a log is
+    damaged behind the last step that could be compared.
     """
     from .._dispute._diff import diff
     from .._remote._remote import is_url

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from .. import _core
-from .._base._errors import MissingError, UsageError
+from .._base._errors import MalformedError, MissingError, UsageError
 from .._record._records import Records
 from .._record._trace import OperatorTrace, trace
 from .._remote._remote import AnyRun, Place, opened
@@ -124,7 +124,7 @@ def diff(
         other_task: The same of the second run; None for the first run's.
 
     Raises:
-        MalformedError: A run cannot be read.
+        MalformedError: A run cannot be read, or no further than the step up to which both agree.
         UsageError: A run directory is not there, or `other_task` is given without `task`.
 
     Example:
@@ -145,6 +145,8 @@ def _compared(
 ) -> Difference:
     runs = _Runs(places)
     step, parts = runs.first_step()
+    if step is None:
+        runs.require_whole()
     found = Difference(step, runs.compared, runs.steps, parts)
     causes = list(runs.causes(step, parts))
     if step is None or step == 0 or task is None or other_task is None:
@@ -199,6 +201,18 @@ class _Runs:
             if parts:
                 return step, tuple(parts)
         return None, ()
+
+    def require_whole(self) -> None:
+        """MalformedError: nobody knows what a log holds behind the steps that were compared."""
+        for name, run in zip(_NAMES, (self.a, self.b), strict=True):
+            for finding in run.findings():
+                # Without a commitment that is damage, and no end that a crash left.
+                if finding.rule == "transcript.chain" and finding.result == "reject":
+                    raise MalformedError(
+                        f"the runs agree on the first {self.compared} steps, but the log of the "
+                        f"{name} run cannot be read to its end: {finding.reason}",
+                        "compare an undamaged copy of that run",
+                    )
 
     def same_samples(self, step: int) -> bool:
         """Whether both runs made a step of the same samples."""

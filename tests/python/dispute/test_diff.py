@@ -21,6 +21,7 @@ from torch import nn
 
 import potl
 from potl import _core
+from potl._cli import _cli
 
 pytest.importorskip("potl._torch", reason="potl was built without torch")
 
@@ -100,6 +101,32 @@ def test_two_honest_runs_are_the_same(tmp_path: Path) -> None:
     assert found.same
     assert (found.compared, found.steps, found.causes) == (12, (12, 12), ())
     assert "agree on all 12 steps" in str(found)
+
+
+@pytest.mark.parametrize("damaged", [0, 1])
+def test_runs_are_not_the_same_where_one_cannot_be_read(tmp_path: Path, damaged: int) -> None:
+    runs = [recorded(tmp_path / name, of).path for name in "ab"]
+    log = runs[damaged] / "transcript.log"
+    raw = bytearray(log.read_bytes())
+    raw[len(raw) // 2] ^= 1
+    log.write_bytes(raw)
+    name = ("first", "second")[damaged]
+    said = rf"agree on the first \d steps, but the log of the {name} run cannot be read to its end"
+    with pytest.raises(potl.MalformedError, match=said):
+        potl.diff(*runs)
+    assert _cli.run(["diff", *map(str, runs)]) == 4
+    # What differs before the damage is told all the same.
+    other = recorded(tmp_path / "c", of, seed=8).path
+    assert potl.diff(runs[damaged], other).step == 0
+    assert "the log is damaged" in str(potl.diff(runs[damaged], other))
+
+
+def test_a_run_that_still_grows_is_the_same_as_far_as_it_goes(tmp_path: Path) -> None:
+    runs = [recorded(tmp_path / name, of).path for name in "ab"]
+    log = runs[1] / "transcript.log"
+    log.write_bytes(log.read_bytes()[:-400])
+    found = potl.diff(*runs)
+    assert found.same and found.steps[1] < found.steps[0]
 
 
 @pytest.mark.parametrize("arithmetic", ["ord32", "log64"])
