@@ -3,44 +3,19 @@
 
 from __future__ import annotations
 
-import contextlib
-import io
 import json
 import re
-import shlex
-import sys
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from command_lines import command
 from growing_runs import Growing
-from places import HELPERS, ROOT
+from places import ROOT
 
 import potl
-from potl._cli import _cli
 from potl._verify._workload import Workload
 
 TASK = "--task driver_tasks:build"
-
-
-@dataclass(frozen=True)
-class Done:
-    """What a command line printed and ended with."""
-
-    code: int
-    out: str
-    err: str
-
-
-def command(folder: Path, words: str) -> Done:
-    """Runs a command line in this process, where torch is loaded once."""
-    out, err = io.StringIO(), io.StringIO()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(folder)
-        patch.setattr(sys, "path", [*sys.path, str(HELPERS)])
-        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-            code = _cli.run(shlex.split(words))
-    return Done(code, out.getvalue(), err.getvalue())
 
 
 @pytest.fixture(scope="module")

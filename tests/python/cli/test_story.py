@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import io
 import json
 import os
 import re
@@ -13,13 +11,13 @@ import shutil
 import signal
 import subprocess
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
 import programs
 import pytest
+from command_lines import command as potl
 from places import ROOT
 
 from potl._cli import _cli
@@ -55,34 +53,6 @@ def build():
     return Task(model=model, optimizer=torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9),
                 dataset=data, loss=functional.cross_entropy, batch_size=16, epochs=4)
 """
-
-
-@dataclass(frozen=True)
-class Done:
-    """What a command line printed and ended with."""
-
-    code: int
-    out: str
-    err: str
-
-    @property
-    def document(self) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads(self.out)
-        return found
-
-
-def potl(folder: Path, words: str, **environment: str) -> Done:
-    """Runs a command line in this process, where torch is loaded once."""
-    out, err = io.StringIO(), io.StringIO()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(folder)
-        patch.setattr(sys, "path", list(sys.path))
-        patch.setenv("XDG_STATE_HOME", str(folder / "state"))
-        for name, value in environment.items():
-            patch.setenv(name, value)
-        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-            code = _cli.run(shlex.split(words))
-    return Done(code, out.getvalue(), err.getvalue())
 
 
 @pytest.fixture(scope="module")
