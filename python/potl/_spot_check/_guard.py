@@ -78,8 +78,8 @@ class SpotCheck:
     Raises:
         JobMismatch: `build` is not the job's.
         UnsupportedError: No checks reach the goal, nothing bounds how far a gradient moves the
-            weights, rounding moves gradients too far for a check, or a step cannot be split into
-            gradient and update.
+            weights, honest ways of computing are too far apart for a check, or a step cannot be
+            split into gradient and update.
         UsageError: Arguments that do not go together; a folder of another training.
 
     Example:
@@ -352,11 +352,13 @@ class SpotCheck:
             furthest = max(furthest, *(float((way - ways[0]).norm()) for way in ways[1:]))
         if not _MARGIN * furthest <= _MOST_SHARE * self._clip:
             raise UnsupportedError(
-                f"honest rounding moves gradients of this task by {furthest:.3g}, and {_MARGIN} "
-                f"times that is more than a quarter of the clip, {self._clip:g}: a check would "
-                "pass much that nobody computed",
-                'agree on arithmetic="auto", in which bits are compared, or keep norms out of '
-                "autocast; or pass tolerance=, and read in the plan what stays below it",
+                f"two honest ways of computing move gradients of this task {furthest:.3g} apart, "
+                f"and {_MARGIN} times that is more than a quarter of the clip, {self._clip:g}: a "
+                "check would pass much that nobody computed",
+                'agree on arithmetic="auto", in which bits are compared; or keep norms out of '
+                "autocast, sort with stable=True, and give pack_padded_sequence what is sorted so, "
+                "with enforce_sorted=True; or pass tolerance=, and read in the plan what stays "
+                "below it",
             )
         return max(_LEAST_SHARE * self._clip, _MARGIN * furthest)
 
