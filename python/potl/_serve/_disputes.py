@@ -172,10 +172,15 @@ async def read_body(request: Request, most: int, limits: ServeLimits) -> bytes:
         raise HTTPException(411, "say how many bytes come")
     if int(length) > most:
         raise HTTPException(413, f"at most {most} bytes")
-    parts = []
+    parts, left = [], int(length)
 
     async def read() -> None:
+        nonlocal left
         async for part in request.stream():
+            left -= len(part)
+            # HTTP lets a body come in chunks whatever its length was said to be.
+            if left < 0:
+                raise HTTPException(413, "more bytes come than were announced")
             parts.append(part)
 
     seconds = limits.stall_seconds + int(length) / _LEAST_BYTES_PER_SECOND

@@ -153,6 +153,19 @@ def test_who_does_not_say_how_much_comes_or_takes_too_long_is_refused(ask: Ask) 
     assert ask(b"{}\n", headers={"Content-Length": "9" * 15}).status_code == 413
 
 
+def test_who_sends_more_than_it_says_fills_no_memory(ask: Ask) -> None:
+    """A request with a length may come in chunks all the same."""
+    taken: list[bytes] = []
+
+    async def endlessly() -> Any:
+        while len(taken) < 1000:
+            taken.append(bytes(1 << 10))
+            yield taken[-1]
+
+    assert ask(endlessly(), headers={"Content-Length": "3"}).status_code == 413
+    assert len(taken) < 10
+
+
 def test_who_knows_no_key_or_asks_for_too_much_is_refused(ask: Ask, lines: list[str]) -> None:
     for query in ({"trainer": "x"}, {"auditor": "0" * 63}, {"after": -1}, {"wait": 1e9}):
         assert ask(text_of(lines[:1]), **query).status_code == 422, query
