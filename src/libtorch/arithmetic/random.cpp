@@ -255,8 +255,10 @@ void register_random(registrar& r) {
        "rand.generator", "rand.out", "rand_like", "rand_like.generator", "randn", "randn.generator",
        "randn_like", "randn_like.generator", "randperm", "randperm.generator", "randperm.out"},
       "the operator in place");
-  r.refused({"multinomial", "multinomial.out", "poisson", "binomial", "_standard_gamma",
-             "_sample_dirichlet"},
+  // The places of the n largest are what multinomial draws without replacement.
+  r.refused({"multinomial", "multinomial.out"},
+            "use topk(n) of weights / torch.empty_like(weights).exponential_()");
+  r.refused({"poisson", "binomial", "_standard_gamma", "_sample_dirichlet"},
             "draw with rand, randn, bernoulli or randperm");
 }
 
