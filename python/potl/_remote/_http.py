@@ -92,7 +92,7 @@ class Http:
     def close(self) -> None:
         """Ends the connections."""
         try:
-            self._run(self._client.aclose())
+            self._run(self._end())
         finally:
             self._stop()
 
@@ -174,6 +174,14 @@ class Http:
             follow_redirects=False,
             limits=self._httpx.Limits(max_connections=1),
         )
+
+    async def _end(self) -> None:
+        # What an interrupt left would be destroyed with the loop, and said so.
+        left = asyncio.all_tasks() - {asyncio.current_task()}
+        for one in left:
+            one.cancel()
+        await asyncio.gather(*left, return_exceptions=True)
+        await self._client.aclose()
 
     async def _answered(
         self,

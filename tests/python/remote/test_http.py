@@ -3,12 +3,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 import errno
 import json
 import os
 import shlex
 import shutil
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -20,6 +22,7 @@ from serving import CHECKS, Recorded, proxied, served
 import potl
 from potl._attacks import Scene, _tasks as attack_tasks, catalogue
 from potl._cli import _cli
+from potl._remote._http import Http
 
 HEAD = 1024  # more than the head of an answer
 
@@ -333,3 +336,25 @@ def test_importing_potl_imports_no_network(tmp_path: Path) -> None:
     )
     said = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert said.stdout.strip() in ("[]", "['asyncio']"), said.stdout + said.stderr
+
+
+def test_what_an_interrupt_left_ends_with_the_connection(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    begun = threading.Event()
+
+    async def silent(*_: Any) -> None:
+        begun.set()
+        try:
+            await asyncio.sleep(3600)
+        finally:
+            await asyncio.sleep(3600)
+
+    monkeypatch.setattr(Http, "_once", silent)
+    server = Http("http://127.0.0.1:1", token=None, key=None, ca=None, timeout=30.0)
+    request = server._answered("/v1/run", lambda: None, lambda _: None, limit=1)
+    asking = asyncio.run_coroutine_threadsafe(request, server._loop)
+    assert begun.wait(600)
+    asking.cancel()  # as an interrupt does
+    server.close()
+    assert asyncio.all_tasks(server._loop) == set()
