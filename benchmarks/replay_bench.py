@@ -43,7 +43,9 @@ def main() -> None:
         with potl.Session.open(build, seed=job.core.seed, job=job) as session:
             schema = Schema(session, evidence)
             assert schema.largest_bytes > 0  # taken by the verifier.s own first steps
-            replayer = replayer_of(session, schema, evidence, timeout=None, derive=False)
+            replayer = replayer_of(
+                session, schema, evidence, timeout=None, derive=False, own_job=True
+            )
             plain = plain_steps(build(), (ROUNDS + 1) * SEGMENT)
             for step, _, batch in session.batches(1, WARM_UP):
                 session.run_step(step, batch)

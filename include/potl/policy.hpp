@@ -88,8 +88,9 @@ struct judgement {
 /// The verdict over all findings. Pure: the same findings give the same judgement.
 judgement judge(std::span<const finding> findings, const standing& where, const policy& wanted);
 
-/// What fails in a check that may not reject becomes a note that says "suspicious". Where the same
-/// steps ended in two ways here, what checks that ask a workload reject is inconclusive.
+/// What fails in a check that may not reject becomes a note that says "suspicious". Where this
+/// machine does not repeat the agreed steps, what checks that ask a workload reject becomes
+/// inconclusive.
 std::vector<finding> weigh(std::vector<finding> findings);
 
 /// What a command exits with: 0 accepted, 1 rejected, 3 inconclusive.

@@ -100,6 +100,9 @@ class python_workload final : public any_workload {
   bool is_linear() override {
     return calling_python([&] { return py::cast<bool>(method("is_linear")()); });
   }
+  std::string other_first_steps() override {
+    return calling_python([&] { return py::cast<std::string>(method("other_first_steps")()); });
+  }
   void follow(std::uint64_t step, const logged_rounding* logged) override {
     calling_python([&] {
       if (logged == nullptr) {

@@ -337,6 +337,11 @@ bool replayer::roughly(std::uint64_t seed, const std::function<void()>& what) {
   return done;
 }
 
+void replayer::require_agreed_bits() {
+  const std::string why = work_.other_first_steps();
+  if (!why.empty()) throw failed{measured::unrepeatable, why};
+}
+
 std::uint64_t replayer::first_difference(const transcript::state& from, std::uint64_t start,
                                          std::uint64_t end, std::optional<std::uint64_t> branch,
                                          const transcript::state& before,
@@ -355,6 +360,7 @@ std::uint64_t replayer::first_difference(const transcript::state& from, std::uin
     throw failed{measured::unrepeatable,
                  "steps " + text(start) + "-" + text(end) + " end in two ways here"};
   }
+  require_agreed_bits();
   return *out;
 }
 

@@ -40,7 +40,7 @@ bool may_reject(const finding& one) {
   return check == nullptr || check->may_reject;
 }
 
-// Of steps that ended in two ways here, or of what is not relied on because of that.
+// Of steps that this machine does not repeat, or of what is not relied on because of that.
 bool is_unrepeatable(const finding& one) {
   const bool* says = one.detail<bool>("unrepeatable");
   return says != nullptr && *says;
@@ -286,7 +286,8 @@ std::vector<finding> weigh(std::vector<finding> findings) {
       one.reason = "suspicious: " + one.reason;
     } else if (!repeats && recomputes(one)) {
       one.result = outcome::inconclusive;
-      one.reason = "not to be relied on, as the same steps end in two ways here: " + one.reason;
+      one.reason =
+          "not to be relied on, as this machine does not repeat the agreed steps: " + one.reason;
       one.details.emplace_back("unrepeatable", true);
     }
   }

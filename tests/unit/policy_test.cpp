@@ -46,7 +46,7 @@ TEST_CASE("where the same steps end in two ways, nothing that was recomputed rej
   findings.push_back(twice);
   const std::vector<finding> weighed = weigh(findings);
   REQUIRE(verdict_of(weighed) == verdict::inconclusive);
-  REQUIRE(weighed[0].reason.ends_with("end in two ways here: a reason"));
+  REQUIRE(weighed[0].reason.ends_with("does not repeat the agreed steps: a reason"));
   // Nor is it waved through where the check is not needed.
   finding loss = made("pev", "", outcome::inconclusive);
   loss.details = twice.details;

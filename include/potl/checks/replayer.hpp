@@ -93,6 +93,9 @@ class replayer {
   bool otherwise(std::uint64_t way, const std::function<void()>& what);
   /// Runs `what` with rough sums drawn from `seed`. False: the workload cannot, or failed.
   bool roughly(std::uint64_t seed, const std::function<void()>& what);
+  /// Ends the request, unrepeatable, where this machine ends the job's first steps otherwise than
+  /// the job says. Called before bits that it computed are held against the run.
+  void require_agreed_bits();
   /// Runs steps again, which ended in `before`: the first one that ends in another state than
   /// `digest_of` says. failed: unrepeatable.
   using recorded_digest = std::function<const digest*(std::uint64_t step)>;

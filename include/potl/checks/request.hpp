@@ -121,7 +121,7 @@ enum class measured {
   withheld,        ///< a healthy store does not have what was asked for
   tampered,        ///< what is stored does not hash to its leaf
   verifier_error,  ///< out of memory, time-out, an exception that is ours: never a rejection
-  unrepeatable,    ///< the same steps ended in two ways here: nothing recomputed here rejects
+  unrepeatable,    ///< this machine does not repeat the steps: nothing recomputed here rejects
   unknown_form,    ///< an opened state has a form that the verifier's build does not know
   unlawful,        ///< an opened state says of the recipe what the agreed steps do not make of it
   prover_error,  ///< restoring or running the recorded state failed because of what the state holds

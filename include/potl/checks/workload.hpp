@@ -42,7 +42,7 @@ struct subset_outcome {
 ///
 /// A workload may also have any of the other functions of checks::any_workload, by the same name:
 /// `sample_ids`, `expect`, `fetch`, `problem`, `not_finite`, `largest_state_bytes`, `follow`,
-/// `rounding`, `trace`, `roughen`, `still`, `is_linear`.
+/// `rounding`, `trace`, `roughen`, `still`, `is_linear`, `other_first_steps`.
 template <class Workload>
 concept workload = requires(Workload& one, const transcript::state& state, std::uint64_t number,
                             std::span<const std::int64_t> ids) {
@@ -129,6 +129,11 @@ class any_workload {
   virtual std::vector<still_elements> still() { return {}; }
   /// Whether no step divides by what a state keeps, so that a difference stays in proportion.
   virtual bool is_linear() { return false; }
+
+  /// Why this machine is none to accuse by: it trains the first steps of the client's exact job,
+  /// and they end in other bits than the job pins. "": they do not, or the job pins none. It is
+  /// asked before other bits of the run reject, and may be asked often.
+  virtual std::string other_first_steps() { return ""; }
 
   /// Follows this rounding log in the next step or batch_loss; null: none from now on.
   virtual void follow(std::uint64_t /*step*/, const logged_rounding* /*logged*/) {}
@@ -232,6 +237,13 @@ class workload_of final : public any_workload {
       return one_.is_linear();
     } else {
       return false;
+    }
+  }
+  std::string other_first_steps() override {
+    if constexpr (requires { one_.other_first_steps(); }) {
+      return one_.other_first_steps();
+    } else {
+      return "";
     }
   }
   void follow(std::uint64_t step, const logged_rounding* logged) override {

@@ -14,8 +14,8 @@ from .._task._data import DataFacts, scan
 from .._task._portable import Watcher
 from .._task._schedule import Schedule, own_order, same_rates, unscheduled
 from .._task._task import Task
+from . import _first_batches, _first_steps
 from ._build import Build, build_task
-from ._first_batches import pins_of
 from ._recipe import Description, RateRuns, describe, dry_run, environment, rates_in
 
 
@@ -88,6 +88,7 @@ def draft(
     watcher: Watcher,
     *,
     stepped: Sequence[Collection[str]],
+    ends: Sequence[str],
     exact: bool,
     say: Callable[[str], None],
 ) -> Draft:
@@ -96,6 +97,7 @@ def draft(
     Args:
         stepped: Options of each optimizer that its steps were seen to change; empty where none was
             seen.
+        ends: Digests of where its first steps end; empty where the job pins none.
         exact: Whether the job's arithmetic has the same bits on every machine.
     """
     rates = head.rates
@@ -125,7 +127,8 @@ def draft(
             "seeded_reads": facts.seeded_reads,
             "varying": _with_options(rates[1], stepped),
             "initialisers": list(unportable),
-            **(pins_of(task, schedule) if exact else {}),
+            **(_first_batches.pins_of(task, schedule) if exact else {}),
+            **_first_steps.pins_of(ends),
         },
         environment=environment(),
     )

@@ -102,7 +102,7 @@ def batch_differences(session: Session, core: _core.Job) -> Iterator[str]:
 def _other_bits(core: _core.Job, step: int) -> str:
     return (
         f"the batch of step {step} has other bits on this machine than on the one that "
-        f"made the job, of the same code and data{_other_machine(core)}. What transform=, "
+        f"made the job, of the same code and data{other_machine(core)}. What transform=, "
         f"collate_fn= or the data set does to it depends on the machine: {_REMEDY}, or use "
         "a machine like that one"
     )
@@ -131,7 +131,8 @@ def _agreed(core: _core.Job) -> list[str]:
     raise MalformedError(f"job: task/{_NAME} has no digest for each of the first batches", "")
 
 
-def _other_machine(core: _core.Job) -> str:
+def other_machine(core: _core.Job) -> str:
+    """In what this machine differs from the one that made a job, in brackets; "": in nothing."""
     there, here = core.fields()["environment"], environment()
     other = [
         f"{name} {short(here[name])}, there {short(there[name])}"

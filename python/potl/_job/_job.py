@@ -230,10 +230,12 @@ class Job:
         from .._task._data import scan
         from ._draft import order_of
         from ._first_batches import batch_differences
+        from ._first_steps import agreed_ends
         from ._recipe import code_differences, describe, differences, without_code
         from ._settings import setting_differences
 
         core, task = self.core, session.task
+        agreed_ends(core)  # which nothing is trained for here, and may be malformed
         sizes = {
             "batch_size": task.batch_size,
             "accumulate": task.accumulate,

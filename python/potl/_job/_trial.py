@@ -28,6 +28,7 @@ from .._task._visible import evaluated, visible
 from ._build import Build
 from ._dormant import Attributes, acting_later, attributes
 from ._draft import Draft, draft, head_of
+from ._first_steps import are_pinned, end_of
 from ._left_gradients import added_to, left_by
 from ._lost_types import lost_types
 from ._recipe import Options, changed_options, options_of
@@ -165,6 +166,7 @@ class _Attempt:
         self._stepped: list[set[str]] = []
         self._not_updated: Options | None = None
         self._rates: dict[int, list[float]] = {}
+        self._ends: dict[int, str] = {}
         self._left: set[str] = set()
         self._read: set[str] = set()
         self.refused: tuple[Problem, ...] = ()
@@ -196,6 +198,7 @@ class _Attempt:
                     start,
                     watcher,
                     stepped=self._stepped,
+                    ends=[*self._ends.values()],
                     exact=not stock,
                     say=self._say,
                 )
@@ -388,9 +391,11 @@ class _Attempt:
             skipped = skipped and result.skipped
             if number == 1:
                 self._left, kept = left_by(session.task), attributes(session.task)
+            end = session.capture()
             if len(losses) == step:  # and not the first step again
                 self._rates[step] = result.rates
-            end = session.capture()
+                if self._drafted and are_pinned(self._arithmetic):
+                    self._ends[step] = end_of(end, result.loss)
             middle = middle or end
         assert middle is not None
         self._state_bytes = end.nbytes

@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from .. import _core
 from .._arithmetic import _rounded_steps
-from .._base._errors import NotReplayable, UsageError
+from .._base._errors import JobMismatch, NotReplayable, UsageError
 from .._base._executors import require_own_call
 from .._job._agreement import open_checked, open_unchecked
+from .._job._first_steps import end_difference, end_of
 from .._task._schedule import same_rates, unscheduled
 from . import _keys
 from ._inputs import as_job
@@ -191,6 +192,8 @@ class Prover:
                     structure.require(number, shown)
                     if self._late is not None:
                         self._late.see(number, shown)
+                if number <= FIRST_STEPS and self._check_job:
+                    self._require_end(number, end_of(after, result.loss))
                 recorder.append_step(
                     after,
                     step=number,
@@ -220,6 +223,12 @@ class Prover:
                     )
                 if self._untouched is not None and number < last:
                     self._untouched.require(number, after)
+
+    def _require_end(self, step: int, end: str) -> None:
+        """Whether this machine ends a first step as the job pins."""
+        difference = end_difference(self._build, self._agreed, step, end)
+        if difference:
+            raise JobMismatch(difference)
 
     def _tell_not_finite(self, step: int) -> None:
         if not self._told_not_finite:

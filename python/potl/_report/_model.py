@@ -43,7 +43,7 @@ _FAILED = {
     "withheld": "withheld: the prover did not open it",
     "tampered": "what is stored does not hash to its committed record",
     "verifier_error": "the verifier could not replay it",
-    "unrepeatable": "the verifier replayed it in two ways",
+    "unrepeatable": "the verifier's machine does not repeat it",
     "unknown_form": "the recorded state has not the agreed form",
     "unlawful": "the recorded state does not follow from the agreed recipe",
     "prover_error": "the recorded state cannot be run",

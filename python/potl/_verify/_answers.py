@@ -163,6 +163,7 @@ class Answers:
             self._evidence,
             timeout=self._timeout,
             derive=self._derive,
+            own_job=self._evidence.job_is_own,
         )
 
     def _run(

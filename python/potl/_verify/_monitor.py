@@ -315,7 +315,9 @@ class _Watch:
         if self._schema is None or self._workload is None:
             self._schema = Schema(self._session, evidence)
             follows = self._job.arithmetic == _rounded_steps.LOG64
-            self._workload = Workload(self._session, self._schema, follows=follows)
+            self._workload = Workload(
+                self._session, self._schema, follows=follows, own_job=self._job
+            )
         self._schema.go_on(evidence)
         return _core.Replayer(evidence, self._workload, timeout=None, derive=True)
 

@@ -19,6 +19,7 @@ from torch.optim.swa_utils import AveragedModel
 
 from .. import _core
 from .._job._copies import Copies, copies_of
+from .._job._first_steps import end_of
 from .._job._recipe import changed_options, options_of
 from .._task._capture import is_standard, is_torchs, modules_of
 from .._task._forms import OPEN, Law, any_shape, form, lazily, loosely, merged
@@ -100,6 +101,13 @@ class Schema:
         return self._laws.step_seconds
 
     @property
+    def ends(self) -> list[str]:
+        """Where the verifier's own first steps end, as a job pins it, in a reproducible
+        arithmetic.
+        """
+        return self._laws.ends
+
+    @property
     def largest_bytes(self) -> int:
         """Of the verifier's own states, with all that an optimizer keeps."""
         return self._laws.largest_bytes
@@ -136,6 +144,7 @@ class _Laws:
             flags.append(int(result.skipped))
             states.append(session.capture())
         self.step_seconds = min(seconds)
+        self.ends = [*map(end_of, states[1:], losses)] if session.is_reproducible else []
         own = Log(losses, flags)
         trees: list[Tree] = [state.tree() for state in states]
         self._zero = trees[0]

@@ -36,6 +36,7 @@ class Setup:
             same path.
         log: Digest of the log that the parent judged.
         job: Text of the job that it judged it by.
+        own_job: Whether that is the client's own.
         note: Text of the commitment, or None.
         task: "module:function".
         timeout: Seconds that one request may take.
@@ -51,6 +52,7 @@ class Setup:
     directory: str
     log: bytes
     job: bytes
+    own_job: bool
     note: str | None
     task: str
     timeout: float | None
@@ -78,6 +80,7 @@ class Setup:
             directory=str(place.directory.resolve()),
             log=evidence.log_digest,
             job=evidence.job.text,
+            own_job=evidence.job_is_own,
             note=note,
             task=task,
             timeout=timeout,
@@ -128,6 +131,7 @@ def fulfil(setup: Setup, request: _core.Request) -> _core.AnyMeasurement:
             evidence,
             timeout=setup.timeout,
             derive=setup.derive,
+            own_job=setup.own_job,
         )
         _ready = setup, session, replayer
     _, session, replayer = _ready

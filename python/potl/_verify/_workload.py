@@ -15,6 +15,7 @@ from .. import _core
 from .._arithmetic import _rounded_steps
 from .._base._errors import NotReproducible
 from .._job._copies import with_copies
+from .._job._first_steps import other_bits
 from .._job._linear import is_linear
 from .._task._task import overrides
 
@@ -43,11 +44,21 @@ class Workload:
             experiments.
         schema: Judges recorded states.
         follows: Whether the trainer logged how its steps rounded (log64).
+        own_job: The client's own job; None where the trainer brought it, whose pins must not
+            excuse the trainer.
     """
 
-    def __init__(self, session: Session, schema: Schema, *, follows: bool) -> None:
+    def __init__(
+        self,
+        session: Session,
+        schema: Schema,
+        *,
+        follows: bool,
+        own_job: _core.Job | None = None,
+    ) -> None:
         self.session = session
         self._schema = schema
+        self._own_job = own_job
         self._noise = contextlib.ExitStack()
         self._in_repeat = False
         self._batches: Iterator[tuple[int, list[int], Any]] = iter(())
@@ -152,6 +163,9 @@ class Workload:
         self._in_repeat = True
         return self._noise.enter_context(self.session.roughen(seed))
 
+    def other_first_steps(self) -> str:
+        return "" if self._own_job is None else other_bits(self._own_job, self._schema.ends)
+
     # ------------------------------------------------------------------ what the prover left
 
     def follow(self, step: int, log: bytes | None, committed: bytes | None) -> None:
@@ -187,10 +201,12 @@ def replayer_of(
     *,
     timeout: float | None,
     derive: bool,
+    own_job: bool,
 ) -> _core.Replayer:
-    """Answers the requests of checks with a session."""
-    follows = evidence.job.arithmetic == _rounded_steps.LOG64
-    workload = Workload(session, schema, follows=follows)
+    """Answers the requests of checks with a session, under a job of the client's own or not."""
+    job = evidence.job
+    follows = job.arithmetic == _rounded_steps.LOG64
+    workload = Workload(session, schema, follows=follows, own_job=job if own_job else None)
     return _core.Replayer(evidence, workload, timeout=timeout, derive=derive)
 
 

@@ -25,6 +25,7 @@ loss_measurement loss_request::answer(replayer& with) const {
       throw replayer::failed{measured::unrepeatable,
                              "the loss of step " + text(step) + " comes out in two ways here"};
     }
+    with.require_agreed_bits();
   }
   for (std::uint32_t way = 1; way <= (equal ? 0 : noise_repeats); ++way) {
     double loss = 0;

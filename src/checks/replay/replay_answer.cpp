@@ -63,6 +63,7 @@ class segment_answer {
     if (out_.digest_equal) {
       look_at(end);
       if (!request_.superseded) with_.keep_replayed(request_.end, end);
+      if (exact_ && !has_logged_losses()) with_.require_agreed_bits();
     } else {
       if (!request_.superseded) compare(start, end);
       if (exact_) name_difference(start, end);
@@ -76,10 +77,21 @@ class segment_answer {
     if (out_.not_finite.empty()) out_.not_finite = with_.not_finite(what);
   }
 
+  const transcript::step_record* recorded(std::uint64_t step) const {
+    return branch_ ? with_.view().superseded_step(*branch_, step) : with_.view().step(step);
+  }
+
   const digest* recorded_digest(std::uint64_t step) const {
-    const transcript::step_record* record =
-        branch_ ? with_.view().superseded_step(*branch_, step) : with_.view().step(step);
+    const transcript::step_record* record = recorded(step);
     return record == nullptr ? nullptr : &record->state;
+  }
+
+  bool has_logged_losses() const {
+    std::uint64_t step = request_.start;
+    return std::all_of(out_.losses.begin(), out_.losses.end(), [&](double loss) {
+      const transcript::step_record* record = recorded(++step);
+      return record != nullptr && record->loss == loss;
+    });
   }
 
   transcript::state run(const transcript::state& start, const replayer::seen& told) {

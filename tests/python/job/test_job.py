@@ -30,9 +30,17 @@ def create(build=tasks.plain, **options):
 
 def test_a_job_is_the_same_whenever_it_is_made():
     torch.manual_seed(1)
-    first = create(check=True)
+    first = create()
     torch.manual_seed(2)
     assert create() == first and create(seed=8) != first
+
+
+def test_a_job_that_is_checked_first_differs_in_the_steps_that_were_tried():
+    checked, unchecked = create(check=True), create()
+    both = [job.core.fields()["task"] for job in (checked, unchecked)]
+    assert both[1].pop("first_steps") == both[0].pop("first_steps")[:1]
+    assert both[0] == both[1]
+    assert checked.replace(task={}) == unchecked.replace(task={})
 
 
 def test_a_job_survives_writing_reading_and_pickling(tmp_path):

@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Digests of where a job's first steps end.
+
+In an exact arithmetic torch's operators have the same bits everywhere. What `compute_loss` or
+`step` computes with anything else need not: NumPy's exp depends on the processor, `math.exp` on the
+C library, a simulation on its version. So the job pins where the steps end that `Job.create` tries.
+A trainer whose machine ends them otherwise is told at once. A verifier whose machine does so holds
+nothing that it recomputed against the trainer
+(docs/decisions/0048-an-exact-job-pins-where-its-first-steps-end.md).
+
+Costs a digest of each of these states, and no step. Does not see a difference that only later steps
+have. In log64 nothing is pinned: there the bits follow the trainer's rounding log.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import re
+import struct
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from .. import _core
+from .._arithmetic import _arithmetic, _rounded_steps
+from .._base._errors import MalformedError
+from ._agreement import Build, open_unchecked
+from ._first_batches import other_machine
+
+if TYPE_CHECKING:
+    from ._job import Job
+
+# As many as a trial takes.
+COUNT = 2
+_NAME = "first_steps"
+
+
+def are_pinned(arithmetic: str) -> bool:
+    """Whether a job in this arithmetic says where its first steps end."""
+    return arithmetic not in (_arithmetic.STOCK, _rounded_steps.LOG64)
+
+
+def end_of(state: _core.State | bytes, loss: float) -> str:
+    """The digest of a step's end.
+
+    Args:
+        state: The state after the step, or its digest.
+        loss: What the step reports, which replays compare, too.
+    """
+    digest = state if isinstance(state, bytes) else state.digest()
+    number = struct.pack(">d", math.nan if math.isnan(loss) else loss)
+    return hashlib.sha256(b"potl.step.v1\0" + digest + number).hexdigest()
+
+
+def pins_of(ends: Sequence[str]) -> dict[str, _core.Json]:
+    """What the description of a task says of the steps that were tried."""
+    return {_NAME: [*ends]} if ends else {}
+
+
+def agreed_ends(core: _core.Job) -> list[str]:
+    """What a job pins; the core takes any JSON object as a job's "task".
+
+    Raises:
+        MalformedError: Something else than digests of its first steps.
+    """
+    pins = core.fields()["task"].get(_NAME)
+    if pins is None or not are_pinned(core.arithmetic):
+        return []
+    if (
+        isinstance(pins, list)
+        and 1 <= len(pins) <= min(COUNT, core.steps)
+        and all(isinstance(one, str) and re.fullmatch("[0-9a-f]{64}", one) for one in pins)
+    ):
+        return [*pins]
+    raise MalformedError(f"job: task/{_NAME} has no digests of the first steps", "")
+
+
+def other_bits(core: _core.Job, own: Sequence[str]) -> str:
+    """Which of a job's first steps ends otherwise on this machine, in a sentence; "": none.
+
+    Args:
+        core: The client's own job: what a trainer pins must not excuse the trainer.
+        own: Where they end here.
+    """
+    for step, (here, there) in enumerate(zip(own, agreed_ends(core), strict=False), start=1):
+        if here != there:
+            return (
+                f"step {step} ends in other bits on this machine than on the one that made the "
+                f"job, of the same code and data{other_machine(core)}. What compute_loss or step "
+                "computes outside of torch depends on the machine: compute it in torch or in "
+                "integers, or use a machine like that one"
+            )
+    return ""
+
+
+def end_difference(build: Build, job: Job, step: int, end: str) -> str:
+    """Why a step that was just trained does not end as the job pins, in a sentence; "" if it does.
+
+    Trains the first steps once more if it does not.
+
+    Args:
+        build: Of the job's task.
+        job: What was agreed.
+        step: 1-based.
+        end: Where it ended.
+    """
+    if agreed_ends(job.core)[step - 1 : step] in ([], [end]):
+        return ""
+    ends: list[str] = []
+    with open_unchecked(build, job) as session, session.active():
+        for at in range(1, step + 1):
+            loss = session.run_step(at, session.sample_ids(at)).loss
+            ends.append(end_of(session.capture(), loss))
+    if ends[-1] == end:
+        return other_bits(job.core, ends)
+    return (
+        f"step {step} ends in other bits each time that it is trained: draw from torch, random or "
+        "numpy.random only, which potl seeds, and share steps among machines of one kind"
+    )
