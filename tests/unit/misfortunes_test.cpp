@@ -64,6 +64,23 @@ class failing_workload {
   bool recorded_ = false, other_ = false;
 };
 
+/// The same on a machine that ends the job's first steps otherwise.
+class other_machine : public failing_workload {
+ public:
+  std::string other_first_steps() {
+    ++asked;
+    return "step 1 ends in other bits here";
+  }
+
+  int asked = 0;
+};
+
+template <class Workload>
+checks::measurement answer_of(const evidence& run, Workload& work, const checks::request& asked) {
+  checks::workload_of<Workload> handle(work);
+  return checks::replayer(run, handle).answer(asked);
+}
+
 std::string text_of(const json_value& from, std::string_view name) {
   return *from.find(name)->if_string();
 }
@@ -115,4 +132,34 @@ TEST_CASE("a misfortune ends as in Python") {
     CHECK(to_string(answer.status()) == text_of(one, "status"));
     CHECK(answer.message().empty() == (answer.status() == checks::measured::ok));
   }
+}
+
+TEST_CASE("a machine that ends the first steps otherwise holds no other bits against a run") {
+  const job agreed = small_job([](job& one) { one.arithmetic = "ord32"; });
+  deviation false_end, false_loss;
+  false_end.salt = [](std::uint64_t step) { return step > 3 ? 1.0F : 0.0F; };
+  false_loss.entry = [](step_entry& one) { one.loss += one.step == 3 ? 0.5 : 0; };
+  checks::segment_request segment;
+  segment.start = 2;
+  segment.end = 4;
+  const checks::loss_request loss{3};
+  const auto both = [&](const deviation& how, const checks::request& asked) {
+    const temporary_directory directory;
+    const std::string run = directory.file("run");
+    const evidence seen = open_run(run, agreed, record_run(run, agreed, how)).value();
+    failing_workload here;
+    other_machine there;
+    CHECK(answer_of(seen, here, asked).status() == checks::measured::ok);
+    const checks::measurement answer = answer_of(seen, there, asked);
+    CHECK(answer.message() == (there.asked > 0 ? "step 1 ends in other bits here" : ""));
+    CHECK(there.asked <= 1);
+    return answer.status();
+  };
+  CHECK(both(false_end, segment) == checks::measured::unrepeatable);
+  CHECK(both(false_loss, segment) == checks::measured::unrepeatable);
+  CHECK(both(false_loss, loss) == checks::measured::unrepeatable);
+  // It is not asked where nothing is to be held against the run.
+  CHECK(both(deviation{}, segment) == checks::measured::ok);
+  CHECK(both(deviation{}, loss) == checks::measured::ok);
+  CHECK(both(false_end, loss) == checks::measured::ok);
 }

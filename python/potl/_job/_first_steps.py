@@ -93,6 +93,16 @@ def other_bits(core: _core.Job, own: Sequence[str]) -> str:
     return ""
 
 
+def ends_here(build: Build, job: Job) -> list[str]:
+    """Where the steps end that a job pins, on this machine: trains them in a session of its own."""
+    out: list[str] = []
+    with open_unchecked(build, job) as session, session.active():
+        for step, _ in enumerate(agreed_ends(job.core), start=1):
+            loss = session.run_step(step, session.sample_ids(step)).loss
+            out.append(end_of(session.capture(), loss))
+    return out
+
+
 def end_difference(build: Build, job: Job, step: int, end: str) -> str:
     """Why a step that was just trained does not end as the job pins, in a sentence; "" if it does.
 
@@ -106,13 +116,9 @@ def end_difference(build: Build, job: Job, step: int, end: str) -> str:
     """
     if agreed_ends(job.core)[step - 1 : step] in ([], [end]):
         return ""
-    ends: list[str] = []
-    with open_unchecked(build, job) as session, session.active():
-        for at in range(1, step + 1):
-            loss = session.run_step(at, session.sample_ids(at)).loss
-            ends.append(end_of(session.capture(), loss))
-    if ends[-1] == end:
-        return other_bits(job.core, ends)
+    again = ends_here(build, job)
+    if again[step - 1] == end:
+        return other_bits(job.core, again)
     return (
         f"step {step} ends in other bits each time that it is trained: draw from torch, random or "
         "numpy.random only, which potl seeds, and share steps among machines of one kind"

@@ -86,7 +86,8 @@ class Prover:
         check_job: False records a task that is not the job's. For tests: no verifier accepts it.
 
     Raises:
-        JobMismatch: The task is not the job's; the message names each difference.
+        JobMismatch: The task is not the job's; the message names each difference. Or this machine
+            ends one of the first steps otherwise than the job says.
         UsageError: The directory holds something else; a closed run; arguments that contradict each
             other.
     """

@@ -85,7 +85,8 @@ def record(
         >>> run = potl.record(build, "runs/1", seed=7, checkpoint_every=20)  # doctest: +SKIP
 
     Raises:
-        JobMismatch: The task is not the job's; the message names each difference.
+        JobMismatch: The task is not the job's; the message names each difference. Or this machine
+            ends one of the first steps otherwise than the job says.
         MismatchError: Processes of the group have computed different states.
         UnsupportedError: Processes cannot share the steps of this task.
         UsageError: The directory holds something else, or a run that is finished.
