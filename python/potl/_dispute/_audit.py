@@ -134,7 +134,7 @@ def audit(
 
     Raises:
         UnsupportedError: The arithmetic is one in which honest machines differ.
-        JobMismatch: The task is not the job's, or this machine ends the job's first steps otherwise.
+        JobMismatch: The task is not the job's, or this machine ends its first steps otherwise.
         MalformedError, MismatchError: The log is none, or not that of this job.
         MissingError: There is no log.
         StorageError: A run elsewhere is not reached, or not any more when `patience` is over.

@@ -103,10 +103,9 @@ def ends_here(build: Build, job: Job) -> list[str]:
     return out
 
 
-def end_difference(build: Build, job: Job, step: int, end: str) -> str:
-    """Why a step that was just trained does not end as the job pins, in a sentence; "" if it does.
-
-    Trains the first steps once more if it does not.
+def why_other_end(build: Build, job: Job, step: int, end: str) -> str:
+    """Why a step that was just trained does not end as the job pins, in a sentence. Trains the
+    first steps once more.
 
     Args:
         build: Of the job's task.
@@ -114,8 +113,6 @@ def end_difference(build: Build, job: Job, step: int, end: str) -> str:
         step: 1-based.
         end: Where it ended.
     """
-    if agreed_ends(job.core)[step - 1 : step] in ([], [end]):
-        return ""
     again = ends_here(build, job)
     if again[step - 1] == end:
         return other_bits(job.core, again)

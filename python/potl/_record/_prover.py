@@ -18,7 +18,7 @@ from .._arithmetic import _rounded_steps
 from .._base._errors import JobMismatch, NotReplayable, UsageError
 from .._base._executors import require_own_call
 from .._job._agreement import open_checked, open_unchecked
-from .._job._first_steps import end_difference, end_of
+from .._job._first_steps import agreed_ends, end_of, why_other_end
 from .._task._schedule import same_rates, unscheduled
 from . import _keys
 from ._inputs import as_job
@@ -111,6 +111,7 @@ class Prover:
         self._job = self._agreed.core
         self._key = self._choose_key(key, check_job)
         self._check_job = check_job
+        self._ends = agreed_ends(self._job) if check_job else []
         self._next = 1
         self._told_not_finite = False
         self._late: LateForms | None = None  # not after a resume: who began saw the first steps
@@ -193,7 +194,7 @@ class Prover:
                     structure.require(number, shown)
                     if self._late is not None:
                         self._late.see(number, shown)
-                if number <= FIRST_STEPS and self._check_job:
+                if number <= len(self._ends):
                     self._require_end(number, end_of(after, result.loss))
                 recorder.append_step(
                     after,
@@ -226,10 +227,8 @@ class Prover:
                     self._untouched.require(number, after)
 
     def _require_end(self, step: int, end: str) -> None:
-        """Whether this machine ends a first step as the job pins."""
-        difference = end_difference(self._build, self._agreed, step, end)
-        if difference:
-            raise JobMismatch(difference)
+        if end != self._ends[step - 1]:
+            raise JobMismatch(why_other_end(self._build, self._agreed, step, end))
 
     def _tell_not_finite(self, step: int) -> None:
         if not self._told_not_finite:
