@@ -16,7 +16,7 @@ from .._base import _executors, _imports
 from .._base._errors import MalformedError, MismatchError, MissingError, UsageError
 from .._base._progress import Progress, track
 from .._base._public_key import public_key
-from .._job._agreement import job_of, open_checked
+from .._job._agreement import job_of, open_checked, open_unchecked
 from .._job._first_steps import ends_here, other_bits
 from .._record._inputs import as_job, as_note, require_file, run_directory
 from ._audit import CHANGED, _Pair, _require_exact
@@ -271,8 +271,8 @@ class _Deriver:
             again = self._states(step)
             if again is None or again[1].digest() != states[1].digest():
                 return _Derived(problem=f"step {step} comes out in two ways on this machine")
-            agreed = job_of(self._job, self._runs[0])
-            other = other_bits(self._job, ends_here(self._build, agreed))
+            with open_unchecked(self._build, job_of(self._job, self._runs[0])) as fresh:
+                other = other_bits(self._job, ends_here(fresh, self._job))
             if other:
                 return _Derived(problem=other)
             return _Derived(

@@ -24,11 +24,10 @@ from typing import TYPE_CHECKING
 from .. import _core
 from .._arithmetic import _arithmetic, _rounded_steps
 from .._base._errors import MalformedError
-from ._agreement import Build, open_unchecked
 from ._first_batches import other_machine
 
 if TYPE_CHECKING:
-    from ._job import Job
+    from ._session import Session
 
 # As many as a trial takes.
 COUNT = 2
@@ -93,29 +92,30 @@ def other_bits(core: _core.Job, own: Sequence[str]) -> str:
     return ""
 
 
-def ends_here(build: Build, job: Job) -> list[str]:
-    """Where the steps end that a job pins, on this machine: trains them in a session of its own."""
+def ends_here(session: Session, core: _core.Job) -> list[str]:
+    """Where the steps that a job pins end on this machine, trained in a session that was just
+    opened.
+    """
     out: list[str] = []
-    with open_unchecked(build, job) as session, session.active():
-        for step, _ in enumerate(agreed_ends(job.core), start=1):
+    with session.active():
+        for step, _ in enumerate(agreed_ends(core), start=1):
             loss = session.run_step(step, session.sample_ids(step)).loss
             out.append(end_of(session.capture(), loss))
     return out
 
 
-def why_other_end(build: Build, job: Job, step: int, end: str) -> str:
-    """Why a step that was just trained does not end as the job pins, in a sentence. Trains the
-    first steps once more.
+def why_other_end(session: Session, core: _core.Job, step: int, end: str) -> str:
+    """Why a step did not end as a job pins, in a sentence: trains it once more.
 
     Args:
-        build: Of the job's task.
-        job: What was agreed.
+        session: Just opened under the job.
+        core: What was agreed.
         step: 1-based.
         end: Where it ended.
     """
-    again = ends_here(build, job)
+    again = ends_here(session, core)
     if again[step - 1] == end:
-        return other_bits(job.core, again)
+        return other_bits(core, again)
     return (
         f"step {step} ends in other bits each time that it is trained: draw from torch, random or "
         "numpy.random only, which potl seeds, and share steps among machines of one kind"

@@ -228,7 +228,8 @@ class Prover:
 
     def _require_end(self, step: int, end: str) -> None:
         if end != self._ends[step - 1]:
-            raise JobMismatch(why_other_end(self._build, self._agreed, step, end))
+            with open_unchecked(self._build, self._agreed) as fresh:
+                raise JobMismatch(why_other_end(fresh, self._job, step, end))
 
     def _tell_not_finite(self, step: int) -> None:
         if not self._told_not_finite:
