@@ -94,11 +94,46 @@ class Recomputed:
         element: Its bytes.
         multiply_adds: What it cost.
         rounding: What the rounding log and the exact sum say, where the element is one (log64).
+        dtype: Of the element, where it is a number that was computed, and not moved.
     """
 
     element: bytes
     multiply_adds: int
     rounding: _core.WatchedElement | None = None
+    dtype: str = ""
+
+    def is_shown_by(self, element: bytes) -> bool:
+        """Whether these bytes are the element. What is not a number has whatever bits a processor
+        gives it, which are others among many elements than alone.
+        """
+        if element == self.element:
+            return True
+        return self.dtype != "" and all(not_numbers(element + self.element, self.dtype))
+
+
+def disputed_element(mine: bytes, theirs: bytes, dtype: str) -> int:
+    """The first element of two chunks that differs; of those that do, one that is a number for
+    somebody, if there is any.
+    """
+    width = DTYPE_OF[dtype].itemsize
+    differ = [
+        at // width
+        for at in range(0, len(mine), width)
+        if mine[at : at + width] != theirs[at : at + width]
+    ]
+    undefined = [not_numbers(one, dtype) for one in (mine, theirs)]
+    numbers = (at for at in differ if not (undefined[0][at] and undefined[1][at]))
+    return next(numbers, differ[0])
+
+
+def not_numbers(data: bytes, dtype: str) -> list[bool]:
+    """Which elements are NaN; of complex ones none, whose other part may be a number."""
+    values = torch.frombuffer(bytearray(data), dtype=DTYPE_OF[dtype])
+    if not values.is_floating_point():
+        return [False] * len(values)
+    # float8 has no comparison of its own.
+    found: list[bool] = (values.float() if values.itemsize == 1 else values).isnan().tolist()
+    return found
 
 
 def nbytes_of(outline: TensorOutline) -> int:
@@ -190,11 +225,13 @@ def recompute(
         out = call(operator, operands, plan.changed)
     made = out[result if plan.result is None else plan.result]
     element_bytes = bytes_of(made, plan.element)
+    if not_numbers(element_bytes, outline.dtype)[0]:  # so that all who compute it say the same
+        element_bytes = bytes_of(torch.full((1,), math.nan, dtype=DTYPE_OF[outline.dtype]), 0)
     if part is None or log is None:
-        return Recomputed(element_bytes, plan.multiply_adds)
+        return Recomputed(element_bytes, plan.multiply_adds, dtype=outline.dtype)
     if log.values != part.values:
         raise UnsupportedError(f"{operator.name} rounds other elements than its part", "")
-    return Recomputed(element_bytes, plan.multiply_adds, log.watched)
+    return Recomputed(element_bytes, plan.multiply_adds, log.watched, outline.dtype)
 
 
 def _plan(operator: Operator, result: int, place: int) -> _regions.Plan:

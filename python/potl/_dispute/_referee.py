@@ -46,7 +46,7 @@ from ._questions import (
     operators_of,
     question,
 )
-from ._recompute import Need, Opened, nbytes_of, needs, recompute
+from ._recompute import Need, Opened, disputed_element, nbytes_of, needs, recompute
 from ._rounded import Entries, facts_of_rounding, shown_entries
 
 if TYPE_CHECKING:
@@ -257,11 +257,7 @@ class Referee:
         outline = operator.results[inner.subject]
         width = DTYPE_OF[outline.dtype].itemsize
         trainer, auditor = (one.leaf for one in now.openings)
-        element = next(
-            at // width
-            for at in range(0, len(trainer), width)
-            if trainer[at : at + width] != auditor[at : at + width]
-        )
+        element = disputed_element(trainer, auditor, outline.dtype)
         facts: dict[str, object] = {
             "step": now.step,
             "operator": outer.low,
@@ -303,7 +299,7 @@ class Referee:
             "auditor": auditor[at].hex(),
             "multiply_adds": true.multiply_adds,
         }
-        wrong = [one[at] != true.element for one in (trainer, auditor)]
+        wrong = [not true.is_shown_by(one[at]) for one in (trainer, auditor)]
         if true.rounding is not None:
             facts["rounding"] = facts_of_rounding(true.rounding)
             # The log is the trainer's, and so is a fault in it.

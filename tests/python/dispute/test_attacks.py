@@ -14,7 +14,7 @@ import pytest
 import torch
 import traced_nets
 import zoo
-from disputed import case, false_run
+from disputed import Liar, case, false_run
 from torch import nn
 
 import potl
@@ -124,3 +124,40 @@ def test_nobody_loses_by_a_step_that_cannot_be_told(build: Build, why: str, tmp_
 def test_what_is_other_when_traced_is_found_before_the_training() -> None:
     (problem,) = potl.check(product, disputable=True)
     assert problem.prevents == "dispute" and "when its operators are traced" in problem.what
+
+
+class Undefined(nn.Module):
+    """Divides 0 by 0 in bfloat16, and reads nothing but where that is not a number."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.head = nn.Linear(64, 10)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        flat = x.flatten(1)
+        zeros = torch.zeros_like(flat, dtype=torch.bfloat16)
+        out: torch.Tensor = self.head(torch.where((zeros / zeros).isnan(), flat, 0.0))
+        return out
+
+
+def undefined() -> potl.Task:
+    return short(Undefined())
+
+
+def test_the_bits_of_what_is_not_a_number_convict_nobody(tmp_path: Path) -> None:
+    """A processor gives others to one element than to a row of them: the referee has one."""
+    one, at = case(undefined, tmp_path), 2
+    false = false_run(undefined, one.job, at, tmp_path / "false", one.key)
+    honest = one.honest()
+    number = next(
+        i for i, each in enumerate(honest.story(at).operators) if each.name.startswith("aten.div.")
+    )
+    verdict = potl.dispute(
+        trainer=Liar(false, job=one.job, task=undefined, key=one.key, at=at, operator=number),
+        auditor=one.auditor(),
+        referee=one.referee(),
+    )
+    assert verdict.operator == (number, "aten.div.Tensor")
+    assert verdict.facts["trainer"] != verdict.facts["auditor"]
+    assert verdict.facts["true"] == "c07f"  # on every machine
+    assert (verdict.why, verdict.trainer_wrong, verdict.auditor_wrong) == ("referee", False, False)

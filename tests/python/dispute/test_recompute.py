@@ -249,3 +249,33 @@ def test_chunks_that_are_not_the_operand_s_are_refused(monkeypatch: pytest.Monke
 
 def replaced(one: Operator) -> Operator:
     return Operator(one.name, one.arguments, (3.0,), inputs=one.inputs)
+
+
+def bytes_of(dtype: torch.dtype, *bits: int) -> bytes:
+    """Elements of these bits."""
+    kind = {2: torch.uint16, 4: torch.uint32}[dtype.itemsize]
+    return bytes(torch.tensor(bits, dtype=kind).view(torch.uint8).numpy())
+
+
+@pytest.mark.parametrize(
+    ("dtype", "one", "nan", "other"),
+    [("float32", 0x3F800000, 0x7FC00000, 0xFFC00001), ("bfloat16", 0x3F80, 0x7FC0, 0xFFFF)],
+)
+def test_what_is_not_a_number_has_any_bits(dtype: str, one: int, nan: int, other: int) -> None:
+    number, mine, theirs = (bytes_of(getattr(torch, dtype), bits) for bits in (one, nan, other))
+    computed = _recompute.Recomputed(mine, 0, dtype=dtype)
+    assert computed.is_shown_by(mine) and computed.is_shown_by(theirs)
+    assert not computed.is_shown_by(number)
+    assert not _recompute.Recomputed(number, 0, dtype=dtype).is_shown_by(mine)
+    # What was only moved has the bits that it had.
+    assert not _recompute.Recomputed(mine, 0).is_shown_by(theirs)
+    differs = functools.partial(_recompute.disputed_element, dtype=dtype)
+    assert differs(number + mine + number, number + theirs + mine) == 2
+    assert differs(number + mine + mine, number + theirs + theirs) == 1
+
+
+def test_integers_and_complex_numbers_are_what_their_bits_are() -> None:
+    data = bytes_of(torch.float32, 0x7FC00000, 0xFFC00001)
+    assert not any(_recompute.not_numbers(data, "int32"))
+    assert not any(_recompute.not_numbers(data, "complex64"))
+    assert all(_recompute.not_numbers(data, "float8_e5m2")[3::4])
