@@ -4,6 +4,7 @@
 #include <potl/checks/spot_check_sgd.hpp>
 
 #include <cmath>
+#include <limits>
 #include <vector>
 
 #include "catch.hpp"
@@ -71,6 +72,18 @@ TEST_CASE("updates are those of SGD with clipping", "[spot_check]") {
       CHECK(double{done.state().weights[i]} == Approx(expected[i]).epsilon(1e-5));
     }
   }
+}
+
+TEST_CASE("no gradient moves the weights further than the clip, however large it is",
+          "[spot_check]") {
+  // The clip over the norm of these is half of the smallest float, and a little more.
+  std::vector<float> gradient(1750, std::numeric_limits<float>::max());
+  sgd_recipe recipe;
+  recipe.rates = {1};
+  recipe.clip = 1e-5;
+  spot_check_sgd training({0, std::vector<float>(gradient.size()), {}}, recipe);
+  training.update(1, gradient, checks::gradient_norm(gradient), 0);
+  CHECK(checks::gradient_norm(training.state().weights) == Approx(recipe.clip).epsilon(1e-6));
 }
 
 TEST_CASE("what is final, kept and taken back are the states after those steps", "[spot_check]") {

@@ -29,7 +29,8 @@ void spot_check_sgd::update(std::uint64_t step, std::span<float> gradient, doubl
       gradient.size() != now_.weights.size()) {
     throw exception({errc::usage, "the gradient is not that of the next step", ""});
   }
-  const auto factor = static_cast<float>(norm > recipe_.clip ? recipe_.clip / (norm + 1e-6) : 1);
+  // As a float it may be next to nothing, and be rounded to twice as much.
+  const double factor = norm > recipe_.clip ? recipe_.clip / (norm + 1e-6) : 1;
   const auto rate = static_cast<float>(recipe_.rates[step - 1]);
   const auto mu = static_cast<float>(recipe_.momentum);
   const auto decay = static_cast<float>(recipe_.weight_decay);
@@ -37,7 +38,8 @@ void spot_check_sgd::update(std::uint64_t step, std::span<float> gradient, doubl
   const auto fresh = first ? 1.0F : static_cast<float>(1 - recipe_.dampening);
   if (mu > 0) now_.momentum.resize(gradient.size());
   for (std::size_t i = 0; i < gradient.size(); ++i) {
-    float direction = gradient[i] * factor + decay * now_.weights[i];
+    const auto clipped = static_cast<float>(factor * double{gradient[i]});
+    float direction = clipped + decay * now_.weights[i];
     if (mu > 0) {
       float& buffer = now_.momentum[i];
       buffer = first ? direction : mu * buffer + fresh * direction;
