@@ -9,7 +9,9 @@
 // stable=True.
 #include "registrar.hpp"
 
+#include <algorithm>
 #include <array>
+#include <span>
 #include <vector>
 
 #include <ATen/OpMathType.h>
@@ -22,6 +24,7 @@
 #include <ATen/ops/clamp_ops.h>
 #include <ATen/ops/conj_physical_ops.h>
 #include <ATen/ops/div_ops.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/index_copy_ops.h>
 #include <ATen/ops/mul_ops.h>
 #include <ATen/ops/reciprocal_ops.h>
@@ -197,15 +200,61 @@ at::Tensor& scatter_in(keys_t keys, at::Tensor& self, std::int64_t dim, const at
   require_one_value_each(self, dim, index);
   return at::_ops::scatter__src::redispatch(keys & below, self, dim, index, source);
 }
+/// Positions, ascending, of the last index of each place; undefined where no place comes twice, or
+/// an index is none, which torch says.
+at::Tensor last_of_each(const at::Tensor& index, std::int64_t places) {
+  const at::Tensor plain = index.contiguous();
+  const std::span<const std::int64_t> all(plain.const_data_ptr<std::int64_t>(),
+                                          static_cast<std::size_t>(plain.numel()));
+  std::vector<bool> seen(static_cast<std::size_t>(places));
+  std::vector<std::int64_t> kept;
+  for (std::size_t k = all.size(); k-- > 0;) {
+    if (all[k] < 0 || all[k] >= places) return {};
+    if (seen[static_cast<std::size_t>(all[k])]) continue;
+    seen[static_cast<std::size_t>(all[k])] = true;
+    kept.push_back(static_cast<std::int64_t>(k));
+  }
+  if (kept.size() == all.size()) return {};
+  const at::Tensor out = at::empty({static_cast<std::int64_t>(kept.size())}, index.options());
+  std::copy(kept.rbegin(), kept.rend(), out.mutable_data_ptr<std::int64_t>());
+  return out;
+}
+
+/// What index_copy has to copy. torch's threads write at once, so that of several values for one
+/// place any might stay: the last alone is given to them.
+struct last_values {
+  last_values(const at::Tensor& self, std::int64_t dim, const at::Tensor& given,
+              const at::Tensor& from)
+      : index(given), source(from) {
+    require_distinct(given.reshape(-1));
+    if (!given.is_cpu() || given.scalar_type() != at::kLong || given.dim() != 1 ||
+        self.dim() != from.dim() || self.dim() == 0) {
+      return;
+    }
+    dim = c10::maybe_wrap_dim(dim, self.dim());
+    if (from.size(dim) != given.numel()) return;
+    const at::Tensor kept = last_of_each(given, self.size(dim));
+    if (!kept.defined()) return;
+    index = given.index_select(0, kept);
+    source = from.index_select(dim, kept);
+  }
+  at::Tensor index, source;
+};
+
 at::Tensor index_copy(keys_t keys, const at::Tensor& self, std::int64_t dim,
                       const at::Tensor& index, const at::Tensor& source) {
-  require_distinct(index.reshape(-1));
-  return at::_ops::index_copy::redispatch(keys & below, self, dim, index, source);
+  const last_values of(self, dim, index, source);
+  return at::_ops::index_copy::redispatch(keys & below, self, dim, of.index, of.source);
 }
 at::Tensor& index_copy_in(keys_t keys, at::Tensor& self, std::int64_t dim, const at::Tensor& index,
                           const at::Tensor& source) {
-  require_distinct(index.reshape(-1));
-  return at::_ops::index_copy_::redispatch(keys & below, self, dim, index, source);
+  const last_values of(self, dim, index, source);
+  return at::_ops::index_copy_::redispatch(keys & below, self, dim, of.index, of.source);
+}
+at::Tensor& index_copy_to(keys_t keys, const at::Tensor& self, std::int64_t dim,
+                          const at::Tensor& index, const at::Tensor& source, at::Tensor& out) {
+  const last_values of(self, dim, index, source);
+  return at::_ops::index_copy_out::redispatch(keys & below, self, dim, of.index, of.source, out);
 }
 
 void register_indexing(registrar& r) {
@@ -220,9 +269,10 @@ void register_indexing(registrar& r) {
            "scatter_.value"},
           "scatters without adding; of several values for one place the last stays");
   const char* last = "scatters without adding; of several values for one place the last stays";
-  r.exact_on_cpu({"index_copy.out", "scatter.src_out"}, last);
+  r.exact_on_cpu({"scatter.src_out"}, last);
   r.stock<index_copy>("index_copy", last);
   r.stock<index_copy_in>("index_copy_", last);
+  r.stock<index_copy_to>("index_copy.out", last);
   r.stock<scatter>("scatter.src", last);
   r.stock<scatter_in>("scatter_.src", last);
 }

@@ -514,3 +514,58 @@ def test_threads_change_no_bit() -> None:
     one = threaded(1)
     for count in (2, 4):
         assert all(same_bits(x, y) for x, y in zip(one, threaded(count), strict=True))
+
+
+def copied_to(x: Tensor, index: Tensor, values: Tensor) -> Tensor:
+    out = torch.empty_like(x)
+    return torch.index_copy(x, 0, index, values, out=out)
+
+
+def put(x: Tensor, index: Tensor, values: Tensor) -> Tensor:
+    """Rows, element by element."""
+    width = x.shape[1]
+    places = (index[:, None] * width + torch.arange(width)).reshape(-1)
+    return x.put(places, values.reshape(-1))
+
+
+ASSIGNMENTS: dict[str, Callable[[Tensor, Tensor, Tensor], Tensor]] = {
+    "index_copy": lambda x, i, v: x.index_copy(0, i, v),
+    "index_copy_": lambda x, i, v: x.clone().index_copy_(0, i, v),
+    "index_copy, out=": copied_to,
+    "index_copy of columns": lambda x, i, v: x.t().index_copy(1, i, v.t()).t(),
+    "index_put": lambda x, i, v: x.index_put((i,), v),
+    "index_put_ of numbers from the end": lambda x, i, v: x.clone().index_put_((i - len(x),), v),
+    "put": put,
+    "scatter": lambda x, i, v: x.scatter(0, i[:, None].expand_as(v), v),
+}
+
+
+@pytest.mark.parametrize("name", ASSIGNMENTS)
+def test_of_several_values_for_one_place_the_last_stays(name: str) -> None:
+    """torch's threads write at once, unless they are kept from it."""
+    before = torch.get_num_threads()
+    for shape in ((9, 5), (2_000, 33), (40, 4_000)):
+        values = drawn(*shape)
+        index = torch.arange(len(values)) * 5 % 6  # nothing is put into the last row
+        x = drawn(7, shape[1])
+        want = x.clone()
+        for row, value in zip(index.tolist(), values, strict=True):
+            want[row] = value
+        torch.set_num_threads(4)
+        try:
+            with potl.deterministic():
+                for dtype in (torch.float32, torch.bfloat16, torch.int64):
+                    got = ASSIGNMENTS[name](x.to(dtype), index, values.to(dtype))
+                    assert torch.equal(got, want.to(dtype)), (shape, dtype)
+        finally:
+            torch.set_num_threads(before)
+
+
+def test_places_that_are_none_are_refused_as_torch_does() -> None:
+    x, values = torch.zeros(3, 2), torch.ones(4, 2)
+    with potl.deterministic():
+        for last in (3, -1):
+            with pytest.raises(IndexError, match="out of"):
+                x.index_copy(0, torch.tensor([0, 1, 1, last]), values)
+        with pytest.raises(IndexError, match="Number of indices"):
+            x.index_copy(0, torch.tensor([0, 0]), values)
