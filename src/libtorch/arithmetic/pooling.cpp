@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Pooling: averages, and gradients of both kinds. Maxima are stock kernels: they select.
 #include <array>
+#include <string>
 #include <vector>
 
 #include <ATen/TensorOperators.h>
@@ -233,6 +234,37 @@ at::Tensor fractional_max_pool_backward(const at::Tensor& gradient, const at::Te
   return maximum_gradient(gradient, input, Dims, indices);
 }
 
+/// Not torch's kernel, whose threads write at once: any of several values for one place might stay.
+template <std::int64_t Dims>
+at::Tensor unpooled(const char* name, const at::Tensor& values, const at::Tensor& indices,
+                    c10::IntArrayRef output_size) {
+  if (is_elsewhere(values)) {
+    refuse(std::string("the operator ") + name + " is not reproducible on a GPU",
+           "move its operands to the CPU");
+  }
+  TORCH_CHECK(values.sizes() == indices.sizes() && values.dim() > Dims &&
+                  output_size.size() == static_cast<std::size_t>(Dims),
+              name, "(): there is an index for each of the values, and a size for each dimension");
+  sizes lead(values.sizes().slice(0, static_cast<std::size_t>(values.dim() - Dims)));
+  sizes flat = lead, full = lead;
+  flat.push_back(c10::multiply_integers(output_size));
+  full.insert(full.end(), output_size.begin(), output_size.end());
+  return at::zeros(flat, values.options())
+      .scatter_(-1, indices.flatten(-Dims), values.flatten(-Dims))
+      .view(full)
+      .contiguous(values.suggest_memory_format());
+}
+
+at::Tensor max_unpool2d(const at::Tensor& values, const at::Tensor& indices,
+                        c10::IntArrayRef output_size) {
+  return unpooled<2>("max_unpool2d", values, indices, output_size);
+}
+
+at::Tensor max_unpool3d(const at::Tensor& values, const at::Tensor& indices,
+                        c10::IntArrayRef output_size, c10::IntArrayRef, c10::IntArrayRef) {
+  return unpooled<3>("max_unpool3d", values, indices, output_size);
+}
+
 }  // namespace
 
 void register_pooling(registrar& r) {
@@ -240,8 +272,9 @@ void register_pooling(registrar& r) {
            "max_pool3d_with_indices.out", "adaptive_max_pool2d", "adaptive_max_pool2d.out",
            "adaptive_max_pool3d", "adaptive_max_pool3d.out"},
           "selects");
-  r.exact_on_cpu({"max_unpool2d", "max_unpool2d.out", "max_unpool3d", "max_unpool3d.out"},
-                 "selects");
+  const char* placed = "each value at its place; of several for one place the last stays";
+  r.kernel<max_unpool2d>("max_unpool2d", placed, {"max_unpool2d.out"});
+  r.kernel<max_unpool3d>("max_unpool3d", placed, {"max_unpool3d.out"});
   r.refused({"fractional_max_pool2d", "fractional_max_pool2d.output", "fractional_max_pool3d",
              "fractional_max_pool3d.output"},
             "use max_pool2d or adaptive_max_pool2d");

@@ -561,6 +561,24 @@ def test_of_several_values_for_one_place_the_last_stays(name: str) -> None:
             torch.set_num_threads(before)
 
 
+@pytest.mark.parametrize("dims", [2, 3])
+def test_of_several_maxima_that_are_put_back_to_one_place_the_last_stays(dims: int) -> None:
+    unpool = F.max_unpool2d if dims == 2 else F.max_unpool3d
+    values = drawn(1, 2, *[1] * (dims - 1), 40_000)
+    places = torch.arange(40_000) * 5 % 6
+    want = torch.zeros(1, 2, 40_000)
+    for place in range(6):
+        want[..., place] = values.flatten(2)[..., (places == place).nonzero()[-1, 0]]
+    before = torch.get_num_threads()
+    torch.set_num_threads(4)
+    try:
+        with potl.deterministic():
+            got = unpool(values, places.expand_as(values), 1)
+    finally:
+        torch.set_num_threads(before)
+    assert torch.equal(got.flatten(2), want)
+
+
 def test_places_that_are_none_are_refused_as_torch_does() -> None:
     x, values = torch.zeros(3, 2), torch.ones(4, 2)
     with potl.deterministic():
