@@ -31,7 +31,8 @@ What is not in the table: compositions that autograd takes apart before (`linear
 `conv2d`, `cross_entropy`, `dropout`, ...) run as the operators that they consist of. Forms that
 torch's generator derived from a listed operator (`_copy`, `.out`) run as that. Every other operator
 runs, on torch's kernel, when no floating-point number goes in or comes out, and is refused
-otherwise, operators of other libraries included. `_foreach_clone` needs torch 2.12, others 2.11.
+otherwise, operators of other libraries included, unless composed (`torch.library.custom_op`).
+`_foreach_clone` needs torch 2.12.
 
 ## Types
 | operands | products, convolutions | everything else, in every mode |

@@ -71,10 +71,11 @@ class Steps:
             self._norm.reset()
             self._randomness.begin_whole(step)
             drawn = _random.draws()
-            with self._arithmetic.block(), _rounded_steps.around(rounding, step):
-                loss = as_number((self.compute or task.step)(batch))
-            drawn = _random.draws() - drawn
-            self._course.after(step, loss)
+            with self._arithmetic.block():
+                with _rounded_steps.around(rounding, step):
+                    loss = as_number((self.compute or task.step)(batch))
+                drawn = _random.draws() - drawn
+                self._course.after(step, loss)  # schedulers may take a cosine
             skipped = _scale(task) < scale
             norm = self._norm.value
             return StepResult(
@@ -106,9 +107,10 @@ class Steps:
         with _random.scope(), torch.enable_grad(), self._norm.unwatched():
             self._course.before(step)
             self._randomness.begin_whole(step)
-            with self._arithmetic.block(), _rounded_steps.around(rounding, step), tracer:
-                loss = self._task.step(batch)
-            self._course.after(step, number(loss))
+            with self._arithmetic.block():
+                with _rounded_steps.around(rounding, step), tracer:
+                    loss = self._task.step(batch)
+                self._course.after(step, number(loss))
 
     def gradients(self, step: int, batch: Any) -> tuple[float, list[torch.Tensor | None]]:
         """Runs a step up to its update: `Session.gradients`."""
@@ -156,9 +158,9 @@ class Steps:
                 parameter.grad = gradient
             with self._arithmetic.block():
                 task.update(torch.tensor(loss))
+                self._course.after(step, loss)
             for parameter in parameters_of(task):
                 parameter.grad = None
-            self._course.after(step, loss)
 
     def close(self) -> None:
         """Lets go of the task's optimizers."""

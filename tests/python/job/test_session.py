@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Sessions: what trains also replays, bit for bit, from any state on the way."""
 
+import math
 import os
 import shutil
 import subprocess
@@ -335,6 +336,36 @@ def test_another_mathematical_library_gives_the_same_states(monkeypatch):
         monkeypatch.setitem(globals(), "_library", factor)
         with Session.open(by_library, seed=7, job=job) as session:
             run(session, 1, 5)
+            digests.add(session.capture().digest())
+    assert len(digests) == 1
+
+
+class OtherMath:
+    """The module `math` of a machine that rounds its cosine otherwise."""
+
+    def __getattr__(self, name):
+        return getattr(math, name)
+
+    def cos(self, x):
+        return math.cos(x) * (1 + 1e-14)
+
+
+@pytest.mark.parametrize("interval", ["step", "epoch"])
+def test_another_cosine_gives_the_same_momentum_in_an_exact_job(interval, monkeypatch):
+    """Rates are in the job; what else a schedule makes of a cosine is not."""
+
+    def build():
+        model = tasks.mlp()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+        schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, 0.1, total_steps=30)
+        return tasks.task(model, optimizer, scheduler=schedule, scheduler_interval=interval)
+
+    job = Job.create(build, seed=7, checkpoint_every=4, arithmetic="ord32")
+    digests = set()
+    for library in (math, OtherMath()):
+        monkeypatch.setattr(torch.optim.lr_scheduler, "math", library)
+        with Session.open(build, seed=7, job=job) as session:
+            run(session, 1, session.schedule.steps_per_epoch + 1)
             digests.add(session.capture().digest())
     assert len(digests) == 1
 
