@@ -5,8 +5,29 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from typing import Any
+
+import torch
 
 from .._arithmetic import _arithmetic, _noise, _rough
+
+_AUTOCAST = ("cpu", "cuda")
+
+
+@contextlib.contextmanager
+def _usual_attention() -> Iterator[None]:
+    """Attention is composed as it is where nobody has forbidden a way, which are settings of
+    torch's for all devices; `sdpa_kernel` inside chooses.
+    """
+    backends: Any = torch.backends.cuda
+    before = backends.flash_sdp_enabled(), backends.math_sdp_enabled()
+    backends.enable_flash_sdp(True)
+    backends.enable_math_sdp(True)
+    try:
+        yield
+    finally:
+        backends.enable_flash_sdp(before[0])
+        backends.enable_math_sdp(before[1])
 
 
 class StepArithmetic:
@@ -29,8 +50,21 @@ class StepArithmetic:
         """Whether it has the same bits on every machine."""
         return self.name != _arithmetic.STOCK
 
-    def block(self) -> contextlib.AbstractContextManager[None]:
-        """Computes in it, or in what `perturb` or `roughen` has put in its place."""
+    @contextlib.contextmanager
+    def block(self) -> Iterator[None]:
+        """Computes in it, or in what `perturb` or `roughen` has put in its place, whatever the
+        program has around it: that is no part of the task.
+        """
+        with contextlib.ExitStack() as held:
+            for device in _AUTOCAST:
+                if torch.is_autocast_enabled(device):
+                    held.enter_context(torch.autocast(device, enabled=False))
+            if self.is_reproducible:
+                held.enter_context(_usual_attention())
+            held.enter_context(self._block())
+            yield
+
+    def _block(self) -> contextlib.AbstractContextManager[None]:
         if self._rough is not None:
             return self._rough
         if self._noise is not None and self._noise.arithmetic is not None:

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Who repeats a run computes with the settings of torch that its job names."""
 
-from collections.abc import Iterator
+import contextlib
+from collections.abc import Callable, Iterator
 
 import pytest
 import tasks
@@ -52,6 +53,53 @@ def test_exact_arithmetic_depends_on_none(in_less: None) -> None:
     job = job_in("ord32")
     MATMUL.fp32_precision = "ieee"
     open_checked(tasks.plain, job).close()
+
+
+def attentive() -> potl.Task:
+    class Attentive(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer, self.head = nn.TransformerEncoderLayer(8, 2, 8, 0.0), nn.Linear(8, 4)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            out: torch.Tensor = self.head(self.layer(x[:, None].expand(-1, 5, -1)).mean(1))
+            return out
+
+    return tasks.task(Attentive())
+
+
+def state_within(
+    around: contextlib.AbstractContextManager[object], build: Callable[[], potl.Task], job: potl.Job
+) -> bytes:
+    """After two steps, and the loss of the third."""
+    with around, open_checked(build, job) as session, session.active():
+        for step, _, batch in session.batches(1, 2):
+            session.run_step(step, batch)
+        loss = session.loss_at(3, session.sample_ids(3))
+        return session.capture().digest() + loss.hex().encode()
+
+
+@pytest.mark.parametrize("arithmetic", ["stock", "ord32"])
+def test_an_autocast_of_the_calling_program_is_none_of_the_tasks(arithmetic: str) -> None:
+    job = job_in(arithmetic)
+    own = state_within(contextlib.nullcontext(), tasks.plain, job)
+    assert state_within(torch.autocast("cpu", dtype=torch.bfloat16), tasks.plain, job) == own
+
+
+@contextlib.contextmanager
+def without_flash() -> Iterator[None]:
+    torch.backends.cuda.enable_flash_sdp(False)
+    try:
+        yield
+        assert not torch.backends.cuda.flash_sdp_enabled()
+    finally:
+        torch.backends.cuda.enable_flash_sdp(True)
+
+
+def test_a_way_of_attention_that_a_program_forbids_changes_no_bit_of_an_exact_job() -> None:
+    job = potl.Job.create(attentive, seed=1, checkpoint_every=2, arithmetic="ord32")
+    own = state_within(contextlib.nullcontext(), attentive, job)
+    assert state_within(without_flash(), attentive, job) == own
 
 
 def test_a_repetition_on_another_kind_of_device_has_its_own(in_less: None) -> None:
