@@ -272,7 +272,7 @@ void register_pooling(registrar& r) {
            "max_pool3d_with_indices.out", "adaptive_max_pool2d", "adaptive_max_pool2d.out",
            "adaptive_max_pool3d", "adaptive_max_pool3d.out"},
           "selects");
-  const char* placed = "each value at its place; of several for one place the last stays";
+  const char* placed = "scatter, the last value stays";
   r.kernel<max_unpool2d>("max_unpool2d", placed, {"max_unpool2d.out"});
   r.kernel<max_unpool3d>("max_unpool3d", placed, {"max_unpool3d.out"});
   r.refused({"fractional_max_pool2d", "fractional_max_pool2d.output", "fractional_max_pool3d",
