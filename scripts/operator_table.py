@@ -44,8 +44,8 @@ otherwise, operators of other libraries included, unless composed (`torch.librar
 | integers, booleans | torch's kernel | torch's kernel, or the default type where torch promotes |
 | complex, float8, quantized | refused | refused, but for copies, comparisons, sums, differences |
 
-That is `ord32`, `cr32`, `log64`, `xint24` and `xint16` for float32. Tensors lie on the CPU, or on
-a GPU where an operator has a [form for it](cuda.md), strided in any way; `channels_last` stays.
+Tensors lie on the CPU, or on a GPU where an operator has a [form for it](cuda.md), strided in any
+way; `channels_last` stays.
 In-place and `out=` forms give the bits of the plain one. Fused optimizers take float32 and float64.
 """
 
