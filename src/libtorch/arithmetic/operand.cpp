@@ -2,8 +2,10 @@
 #include "operand.hpp"
 
 #include <string>
+#include <utility>
 
 #include <ATen/native/Resize.h>
+#include <ATen/ops/clone.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/full.h>
@@ -105,6 +107,33 @@ at::Tensor number_there(const at::Tensor& number, const at::TensorOptions& optio
   // Rounded here: a fill refuses numbers beyond its type.
   const at::Tensor rounded = number.to(c10::typeMetaToScalarType(options.dtype()));
   return at::full(number.sizes(), rounded.item(), options);
+}
+
+namespace {
+
+/// The bytes of its storage between which a tensor lies.
+std::pair<std::int64_t, std::int64_t> reach_of(const at::Tensor& tensor) {
+  std::int64_t last = tensor.storage_offset();
+  for (std::int64_t dim = 0; dim < tensor.dim(); ++dim) {
+    last += (tensor.size(dim) - 1) * tensor.stride(dim);
+  }
+  const auto width = static_cast<std::int64_t>(tensor.itemsize());
+  return {tensor.storage_offset() * width, (last + 1) * width};
+}
+
+bool is_same_view(const at::Tensor& a, const at::Tensor& b) {
+  return a.scalar_type() == b.scalar_type() && a.storage_offset() == b.storage_offset() &&
+         a.sizes() == b.sizes() && a.strides() == b.strides();
+}
+
+}  // namespace
+
+at::Tensor apart(const at::Tensor& self, const at::Tensor& source) {
+  if (!self.has_storage() || !source.has_storage() || !self.is_alias_of(source)) return source;
+  if (self.numel() == 0 || source.numel() == 0 || is_same_view(self, source)) return source;
+  const auto [begin, end] = reach_of(self);
+  const auto [first, last] = reach_of(source);
+  return first < end && begin < last ? source.clone() : source;
 }
 
 void require_distinct(const at::Tensor& places) {

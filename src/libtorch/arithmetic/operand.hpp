@@ -73,6 +73,10 @@ at::Tensor number_there(const at::Tensor& number, const at::TensorOptions& optio
 /// chance.
 void require_distinct(const at::Tensor& places);
 
+/// `source`, or a copy of it where it lies in part under `self`, which is to be written: torch's
+/// kernels read and write such memory at once, in the order of the processor and of the threads.
+at::Tensor apart(const at::Tensor& self, const at::Tensor& source);
+
 /// Whether a kernel has integers alone to work on: then it calls the stock kernel.
 inline bool is_integral(const at::Tensor& operand) {
   return c10::isIntegralType(operand.scalar_type(), /*includeBool=*/true);
