@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import re
 import unicodedata
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict
@@ -25,12 +25,21 @@ if TYPE_CHECKING:
 
 JOB, INITIAL = "job.json", "job.initial.safetensors"
 MAX_LIST = 16 << 20
-# Python prefers what lies there to the source beside it, which a reader looks at.
-HIDING = "__pycache__"
+# Python prefers what lies in the one to the source beside it, which a reader looks at; git runs
+# what the other names, and a shell that shows the branch calls git.
+ACTING = frozenset({"__pycache__", ".git"})
 ANOTHER = "ask the client to seal the job again"
+
+_FEWER = "pack many small files into few large ones, and let the task read those"
 
 _PIECE = 1 << 20
 _MAX_NAME, _MAX_PART, _MAX_DEPTH = 1000, 255, 32
+# Files and folders: a name may bring 31 folders, each of which takes memory, and room on a disk.
+_MAX_PLACES = 1 << 18
+# What Python prefers to the source of the same name, and the log of a run, with which
+# `potl record` would go on as if the trainer had begun it.
+_UNREAD = (".pyc", ".pyd", ".so", "/transcript.log")
+_INNER = "/__init__.py"
 _TASK = re.compile(r"[^\s:-][^\s:]*:[^\s:]+")
 
 
@@ -87,10 +96,7 @@ class Contents:
             {"task": self.task, "arguments": self.arguments, "files": self.files}
         )
         if len(out) > MAX_LIST:
-            raise LimitError(
-                f"{len(self.files)} files are more than a sealed job can list",
-                "pack many small files into few large ones, and let the task read those",
-            )
+            raise LimitError(f"{len(self.files)} files are more than a sealed job can list", _FEWER)
         return out
 
     @staticmethod
@@ -102,7 +108,7 @@ class Contents:
         """
         try:
             return _parsed(_core.parse_json(text, max_bytes=MAX_LIST))
-        except (AttributeError, KeyError, TypeError, ValueError, UsageError) as error:
+        except (AttributeError, KeyError, TypeError, ValueError, UsageError, LimitError) as error:
             raise MalformedError(f"its list of files cannot be used: {error}", ANOTHER) from error
 
     def sealed(self, path: Path, job: Job) -> SealedJob:
@@ -138,14 +144,17 @@ def _parsed(document: Any) -> Contents:
     return Contents(task=task, arguments=tuple(arguments), files=files)
 
 
-def require_names(names: Iterable[str]) -> None:
-    """That each name is below a folder, is shown as it is, and is a file of its own on any disk.
+def require_names(names: Collection[str]) -> None:
+    """That each name is below a folder, is shown as it is, is a file of its own on any disk, and
+    that nobody is led to run what was not read.
 
     Raises:
+        LimitError: They are too many, with their folders.
         UsageError: One is not; the message names it.
     """
-    # As a disk has it that folds case and accents: a folder, which ends with a slash, or a file.
-    taken: dict[str, str] = {}
+    # By the number of its folder and its name as a disk has it that folds case and accents: the
+    # number and the name, which ends with a slash for a folder.
+    taken: dict[tuple[int, str], tuple[int, str]] = {}
     for name in names:
         parts = name[: _MAX_NAME + 1].split("/")
         if (
@@ -154,20 +163,34 @@ def require_names(names: Iterable[str]) -> None:
             or len(name) > _MAX_NAME
             or any(len(one.encode("utf-8", "replace")) > _MAX_PART for one in parts)
             or printable(name) != name
-            or any(one.casefold() == HIDING for one in parts)
         ):
             raise UsageError(
                 f'"{printable(name)}" cannot be the name of a packed file',
                 "rename it: no control characters, at most 255 bytes in each part of a path",
             )
-        for depth in range(1, len(parts) + 1):
-            path = "/".join(parts[:depth])
-            folded = unicodedata.normalize("NFC", path).casefold()
-            path += "/" if depth < len(parts) else ""
-            if taken.setdefault(folded, path) != path:
-                raise UsageError(
-                    f'"{name}" and "{taken[folded]}" are one name on some disks', "rename one"
-                )
+        _require_readable(name, parts, names)
+        folder = 0
+        for depth, part in enumerate(parts, start=1):
+            folded = unicodedata.normalize("NFC", part).casefold()
+            shown = part + "/" if depth < len(parts) else part
+            folder, known = taken.setdefault((folder, folded), (len(taken) + 1, shown))
+            if known != shown:
+                other = "/".join([*parts[: depth - 1], known])
+                raise UsageError(f'"{name}" and "{other}" are one name on some disks', "rename one")
+        if len(taken) > _MAX_PLACES:
+            raise LimitError("there are more files and folders than a sealed job can have", _FEWER)
+
+
+def _require_readable(name: str, parts: Sequence[str], names: Collection[str]) -> None:
+    folded = f"/{name}".casefold()
+    if folded.endswith(_UNREAD) or any(one.casefold() in ACTING for one in parts):
+        raise UsageError(
+            f'"{name}" is not packed: who reads the code does not see what it does',
+            "pack sources and data; what is compiled is installed as a package",
+        )
+    hidden = name.removesuffix(_INNER) + ".py"
+    if name.endswith(_INNER) and hidden in names:
+        raise UsageError(f'Python imports "{name}" in the place of "{hidden}"', "rename one")
 
 
 def described(path: Path) -> FileDocument:

@@ -9,6 +9,7 @@ from typing import BinaryIO
 
 from .. import _core
 from .._base._errors import MalformedError, MismatchError, UnsupportedError, UsageError
+from .._base._printable import printable
 from .._remote._sealed import FRAME_BYTES, Opening, opened_size
 from ._contents import ANOTHER
 
@@ -43,7 +44,7 @@ class Plain:
         if not head.startswith(_VERSION):
             raise UnsupportedError("it is of an unknown version", "a newer potl may read it")
         if head != head_of(key.public_key):
-            meant = head[len(_VERSION) : -1].decode("ascii", "backslashreplace")
+            meant = printable(head[len(_VERSION) : -1].decode("ascii", "backslashreplace"))
             raise UsageError(
                 f"it is sealed for the key {meant[:64]}, and yours is {key.public_key.raw.hex()}",
                 "open it with the secret key of the pair that the client was given",

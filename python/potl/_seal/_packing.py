@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from .._base._errors import StorageError, UsageError
 from .._job._agreement import open_unchecked
 from .._task._code import code_modules
-from ._contents import HIDING, INITIAL, JOB, require_names
+from ._contents import ACTING, INITIAL, JOB, require_names
 
 if TYPE_CHECKING:
     from .._job._job import Job
@@ -80,7 +80,7 @@ def _below(own: Path, given: str | os.PathLike[str]) -> Iterator[Path]:
         yield _regular(own, top)
         return
     for folder, folders, files in os.walk(top, onerror=_refuse):
-        folders[:] = [one for one in folders if one != HIDING]
+        folders[:] = [one for one in folders if one not in ACTING]
         for one in [*files, *(one for one in folders if Path(folder, one).is_symlink())]:
             yield _regular(own, Path(folder, one))
 

@@ -3,7 +3,8 @@
 
 Anybody who has the public key can have made the file. Claims: whatever is in it, nothing is written
 outside the target, the target is there only when all of it was opened and was what its list says,
-memory holds the list and two frames, and disk as much as the file has.
+memory holds the list and two frames, and disk as much as the file has, and a bounded number of
+files and folders.
 """
 
 from __future__ import annotations

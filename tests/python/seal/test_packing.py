@@ -18,7 +18,7 @@ def own(tmp_path: Path) -> Path:
     (tmp_path / "beside").mkdir()
     (tmp_path / "beside/secret").touch()
     folder = tmp_path.resolve() / "own"
-    for name in ("data/a", "data/b/c", "data/__pycache__/a.pyc", "config.yaml"):
+    for name in ("data/a", "data/b/c", "data/__pycache__/a.pyc", "data/.git/config", "config.yaml"):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).touch()
     return folder
@@ -29,7 +29,7 @@ def names(own: Path, given: str) -> set[str]:
 
 
 @pytest.mark.parametrize("given", ["data", "data/", "./data", "data/b/..", "other/../data"])
-def test_a_folder_is_packed_without_what_python_keeps_in_it(own: Path, given: str) -> None:
+def test_a_folder_is_packed_without_what_python_and_git_keep_in_it(own: Path, given: str) -> None:
     assert names(own, given) == {"data/a", "data/b/c"}
 
 

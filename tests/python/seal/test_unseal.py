@@ -8,6 +8,7 @@ import hashlib
 import json
 import os
 import random
+import shutil
 import stat
 import subprocess
 import sys
@@ -23,7 +24,7 @@ import potl
 from potl import _core
 from potl._cli import _cli
 from potl._remote._sealed import FRAME_BYTES, Enclosing
-from potl._seal import _frames, _unseal
+from potl._seal import _contents, _frames, _unseal
 from potl._seal._contents import Contents
 
 SEED = 1
@@ -159,6 +160,13 @@ def test_contents_are_a_digest_of_everything(tmp_path: Path, there: Path, key: P
         "/".join("a" * 33),
         "__pycache__/a.pyc",
         "a/__PyCache__/a.pyc",
+        ".git/config",
+        "a/.GIT",
+        "trainer.cpython-311-x86_64-linux-gnu.so",
+        "a/trainer.PYD",
+        "trainer.pyc",
+        "runs/1/transcript.log",
+        "Transcript.log",
     ],
     ids=lambda name: ascii(name)[:24],
 )
@@ -186,6 +194,36 @@ def test_two_names_that_are_one_on_some_disk_are_refused(
 ) -> None:
     path = sealed(tmp_path / "x", stream({**JOB, one: b"1", other: b"2"}))
     refused(path, there, key, potl.MalformedError, "one name on some disks")
+
+
+def test_a_package_does_not_hide_the_module_that_is_read(
+    tmp_path: Path, there: Path, key: Path
+) -> None:
+    files = {**JOB, "trainer.py": b"", "trainer/__init__.py": b"1 / 0"}
+    refused(sealed(tmp_path / "x", stream(files)), there, key, match='in the place of "trainer.py')
+    files = {**JOB, "data.py": b"", "data/a.py": b"", "a/__init__.py": b""}
+    potl.unseal(sealed(tmp_path / "y", stream(files)), there / "order", key=key)
+
+
+def test_folders_are_counted_before_they_are_made(
+    tmp_path: Path, there: Path, key: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_contents, "_MAX_PLACES", 33)
+    deep = "/".join("a" * 32)
+    potl.unseal(sealed(tmp_path / "x", stream({**JOB, deep: b""})), there / "order", key=key)
+    shutil.rmtree(there / "order")
+    path = sealed(tmp_path / "y", stream({**JOB, deep: b"", "b": b""}))
+    refused(path, there, key, potl.MalformedError, "more files and folders")
+
+
+def test_long_names_take_memory_once() -> None:
+    names = [f"\U00020000{n}/" + "/".join(["a" * 30] * 31) for n in range(100)]
+    tracemalloc.start()
+    try:
+        _contents.require_names(names)
+        assert tracemalloc.get_traced_memory()[1] < 12 * sum(map(len, names))
+    finally:
+        tracemalloc.stop()
 
 
 def changed(**member: Any) -> Callable[[dict[str, Any]], None]:
@@ -387,6 +425,9 @@ def test_memory_does_not_grow_with_the_files(tmp_path: Path, there: Path, key: P
 def test_mistakes_have_a_remedy(tmp_path: Path, there: Path, key: Path, small: Path) -> None:
     other = sealed(tmp_path / "other", stream(JOB), OTHER)
     refused(other, there, key, potl.UsageError, f"sealed for the key {OTHER.public_key.raw.hex()}")
+    raw = small.read_bytes()
+    other.write_bytes(raw[:19] + b"\x1b" + raw[20:])
+    refused(other, there, key, potl.UsageError, r"sealed for the key \\u001b")
     refused(tmp_path / "none", there, key, potl.UsageError, "there is no sealed job file")
     refused(tmp_path, there, key, potl.UsageError, "there is no sealed job file")
     refused(key, there, key, potl.MalformedError, "box.pem: it is not a sealed job")
