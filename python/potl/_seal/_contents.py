@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 JOB, INITIAL = "job.json", "job.initial.safetensors"
 MAX_LIST = 16 << 20
 # Python prefers what lies in the one to the source beside it, which a reader looks at; git runs
-# what the other names, and a shell that shows the branch calls git.
+# what the other names, and a shell that shows the branch calls git. A folder with a file HEAD may
+# be for git what .git is.
 ACTING = frozenset({"__pycache__", ".git"})
 ANOTHER = "ask the client to seal the job again"
 
@@ -38,7 +39,7 @@ _MAX_NAME, _MAX_PART, _MAX_DEPTH = 1000, 255, 32
 _MAX_PLACES = 1 << 18
 # What Python prefers to the source of the same name, and the log of a run, with which
 # `potl record` would go on as if the trainer had begun it.
-_UNREAD = (".pyc", ".pyd", ".so", "/transcript.log")
+_UNREAD = (".pyc", ".pyd", ".so", "/head", "/transcript.log")
 _INNER = "/__init__.py"
 _TASK = re.compile(r"[^\s:-][^\s:]*:[^\s:]+")
 

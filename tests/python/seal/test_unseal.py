@@ -162,6 +162,7 @@ def test_contents_are_a_digest_of_everything(tmp_path: Path, there: Path, key: P
         "a/__PyCache__/a.pyc",
         ".git/config",
         "a/.GIT",
+        "HEAD",
         "trainer.cpython-311-x86_64-linux-gnu.so",
         "a/trainer.PYD",
         "trainer.pyc",
@@ -201,7 +202,7 @@ def test_a_package_does_not_hide_the_module_that_is_read(
 ) -> None:
     files = {**JOB, "trainer.py": b"", "trainer/__init__.py": b"1 / 0"}
     refused(sealed(tmp_path / "x", stream(files)), there, key, match='in the place of "trainer.py')
-    files = {**JOB, "data.py": b"", "data/a.py": b"", "a/__init__.py": b""}
+    files = {**JOB, "data.py": b"", "data/a.py": b"", "a/__init__.py": b"", "head/ahead": b""}
     potl.unseal(sealed(tmp_path / "y", stream(files)), there / "order", key=key)
 
 
