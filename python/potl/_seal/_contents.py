@@ -37,9 +37,9 @@ _PIECE = 1 << 20
 _MAX_NAME, _MAX_PART, _MAX_DEPTH = 1000, 255, 32
 # Files and folders: a name may bring 31 folders, each of which takes memory, and room on a disk.
 _MAX_PLACES = 1 << 18
-# What Python prefers to the source of the same name, and the log of a run, with which
-# `potl record` would go on as if the trainer had begun it.
-_UNREAD = (".pyc", ".pyd", ".so", "/head", "/transcript.log")
+# What Python prefers to the source of the same name, and the log and key of a run, with which
+# `potl record` would go on as if they were the trainer's.
+_UNREAD = (".pyc", ".pyd", ".so", "/head", "/transcript.log", "/key.pem")
 _INNER = "/__init__.py"
 _TASK = re.compile(r"[^\s:-][^\s:]*:[^\s:]+")
 

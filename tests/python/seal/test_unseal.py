@@ -168,6 +168,7 @@ def test_contents_are_a_digest_of_everything(tmp_path: Path, there: Path, key: P
         "trainer.pyc",
         "runs/1/transcript.log",
         "Transcript.log",
+        "runs/1/key.pem",
     ],
     ids=lambda name: ascii(name)[:24],
 )
