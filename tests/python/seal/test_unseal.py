@@ -223,7 +223,7 @@ def test_long_names_take_memory_once() -> None:
     tracemalloc.start()
     try:
         _contents.require_names(names)
-        assert tracemalloc.get_traced_memory()[1] < 12 * sum(map(len, names))
+        assert tracemalloc.get_traced_memory()[1] < 40 * sum(map(len, names))
     finally:
         tracemalloc.stop()
 
