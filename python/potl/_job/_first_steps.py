@@ -18,13 +18,14 @@ import hashlib
 import math
 import re
 import struct
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from .. import _core
 from .._arithmetic import _arithmetic, _rounded_steps
 from .._base._errors import MalformedError
 from ._first_batches import other_machine
+from ._recipe import Description
 
 if TYPE_CHECKING:
     from ._session import Session
@@ -54,6 +55,11 @@ def end_of(state: _core.State | bytes, loss: float) -> str:
 def pins_of(ends: Sequence[str]) -> dict[str, _core.Json]:
     """What the description of a task says of the steps that were tried."""
     return {_NAME: [*ends]} if ends else {}
+
+
+def without_ends(task: Mapping[str, _core.Json]) -> Description:
+    """The description of a task that says nothing of its first steps."""
+    return {key: value for key, value in task.items() if key != _NAME}
 
 
 def agreed_ends(core: _core.Job) -> list[str]:

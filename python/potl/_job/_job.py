@@ -204,9 +204,15 @@ class Job:
         _core.write_file(os.fspath(path), self.core.text)
 
     def replace(self, **fields: _core.Json) -> Job:
-        """Another job that differs in these fields of the document."""
-        document = {**self.core.fields(), **fields}
-        core = _core.Job.parse(_core.canonical_json(document))
+        """Another job that differs in these fields of the document. In another arithmetic it does
+        not say where its first steps end.
+        """
+        from ._first_steps import without_ends
+
+        own = self.core.fields()
+        if fields.get("arithmetic", own["arithmetic"]) != own["arithmetic"]:
+            own["task"] = without_ends(own["task"])
+        core = _core.Job.parse(_core.canonical_json({**own, **fields}))
         keep = self.initial is not None and core.initial_state == self.core.initial_state
         return Job(core, initial=self.initial if keep else None)
 
