@@ -26,7 +26,8 @@ std::vector<segment> asked_beyond(const fake_run& run, std::uint64_t samples, do
   options.top_q = 0;
   options.reach = reach;
   std::vector<segment> out;
-  for (const auto& one : plan_replay(run.view, options, nonce_of(1)).value()) {
+  const auto planned = plan_replay(run.view, options, nonce_of(1));
+  for (const auto& one : planned.value()) {
     if (one.why == "reach") out.push_back({one.start, one.end});
   }
   return out;
@@ -104,9 +105,8 @@ TEST_CASE("where settings are strange a quarter of the samples is replayed, and 
   for (const std::uint64_t samples : {12u, 16u}) {
     replay_options options;
     options.samples = samples;
-    for (const auto& one : plan_replay(run.view, options, nonce_of(1)).value()) {
-      drawn.insert(one.start);
-    }
+    const auto planned = plan_replay(run.view, options, nonce_of(1));
+    for (const auto& one : planned.value()) drawn.insert(one.start);
   }
   for (std::uint64_t start = 100; stops.size() < 5; start += 10) {
     if (drawn.count(start) == 0) stops.insert(start);
