@@ -37,9 +37,10 @@ _PIECE = 1 << 20
 _MAX_NAME, _MAX_PART, _MAX_DEPTH = 1000, 255, 32
 # Files and folders: a name may bring 31 folders, each of which takes memory, and room on a disk.
 _MAX_PLACES = 1 << 18
-# What Python prefers to the source of the same name, and the log and key of a run, with which
-# `potl record` would go on as if they were the trainer's.
-_UNREAD = (".pyc", ".pyd", ".so", "/head", "/transcript.log", "/key.pem")
+# What Python prefers to the source of the same name.
+_COMPILED = (".pyc", ".pyd", ".so")
+# The log and key of a run: `potl record` would go on with them as if they were the trainer's.
+_FOUND_THERE = ("/head", "/transcript.log", "/key.pem")
 _INNER = "/__init__.py"
 _TASK = re.compile(r"[^\s:-][^\s:]*:[^\s:]+")
 
@@ -184,10 +185,15 @@ def require_names(names: Collection[str]) -> None:
 
 def _require_readable(name: str, parts: Sequence[str], names: Collection[str]) -> None:
     folded = f"/{name}".casefold()
-    if folded.endswith(_UNREAD) or any(one.casefold() in ACTING for one in parts):
+    if folded.endswith(_COMPILED):
         raise UsageError(
             f'"{name}" is not packed: who reads the code does not see what it does',
-            "pack sources and data; what is compiled is installed as a package",
+            "pack its source, or install it as a package on both sides",
+        )
+    if folded.endswith(_FOUND_THERE) or any(one.casefold() in ACTING for one in parts):
+        raise UsageError(
+            f'"{name}" is not packed: Python, git or potl would act on it where it lies',
+            "leave it out, or rename it if the task reads it",
         )
     hidden = name.removesuffix(_INNER) + ".py"
     if name.endswith(_INNER) and hidden in names:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import potl
+from potl._seal._contents import require_names
 from potl._seal._packing import _below
 
 
@@ -42,6 +43,15 @@ def test_a_file_is_packed(own: Path) -> None:
 def test_what_lies_elsewhere_is_refused(own: Path, given: str) -> None:
     with pytest.raises(potl.UsageError, match="does not lie below the current directory"):
         names(own, given)
+
+
+@pytest.mark.parametrize(
+    ("name", "remedy"),
+    [("trainer.so", "pack its source"), ("runs/1/key.pem", "leave it out"), ("HEAD", "leave it")],
+)
+def test_what_acts_unread_has_a_remedy(name: str, remedy: str) -> None:
+    with pytest.raises(potl.UsageError, match=remedy):
+        require_names([name])
 
 
 def test_a_link_is_packed_as_the_file_that_it_leads_to_in_the_folder(own: Path) -> None:
