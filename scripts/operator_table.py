@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Writes docs/reference/operators.md from the registry in potl._torch. With --check: fails when
-the file is not that."""
+"""Writes docs/reference/operators.md and operators_of_torch.md from the registry in potl._torch.
+With --check: fails when the files are not that."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import torch
 
 from potl._arithmetic._library import module
 
-TARGET = Path(__file__).resolve().parent.parent / "docs/reference/operators.md"
+FOLDER = Path(__file__).resolve().parent.parent / "docs/reference"
 
 HEAD = """# Operators
 
@@ -24,15 +24,16 @@ place. `potl.explain(model, example)` prints the rows that a model of yours need
 |---|---|
 | exact | torch's own kernel: one IEEE operation per element, comparisons, selections, moves |
 | kernel | potl's kernel, in the operations that the note names |
-| composed | torch's own composition of other operators, which are in this table |
+| composed | torch's own composition of other operators |
 | refused | raises `potl.NotReproducible`; the note is the remedy |
 
-What is not in the table: compositions that autograd takes apart before (`linear`, `matmul`,
-`conv2d`, `cross_entropy`, `dropout`, ...) run as the operators that they consist of. Forms that
-torch's generator derived from a listed operator (`_copy`, `.out`) run as that. Every other operator
-runs, on torch's kernel, when no floating-point number goes in or comes out, and is refused
-otherwise, operators of other libraries included, unless composed (`torch.library.custom_op`).
-`_foreach_clone` needs torch 2.12.
+Kernels and refused operators are below, the others in
+[torch's own operators](operators_of_torch.md). What is in none of the tables: compositions that
+autograd takes apart before (`linear`, `matmul`, `conv2d`, `cross_entropy`, `dropout`, ...) run as
+the operators that they consist of. Forms that torch's generator derived from a listed operator
+(`_copy`, `.out`) run as that. Every other operator runs, on torch's kernel, when no floating-point
+number goes in or comes out, and is refused otherwise, operators of other libraries included, unless
+composed (`torch.library.custom_op`). `_foreach_clone` needs torch 2.12.
 
 ## Types
 | operands | products, convolutions | everything else, in every mode |
@@ -46,7 +47,15 @@ otherwise, operators of other libraries included, unless composed (`torch.librar
 
 Tensors lie on the CPU, or on a GPU where an operator has a [form for it](cuda.md), strided in any
 way; `channels_last` stays.
-In-place and `out=` forms give the bits of the plain one. Fused optimizers take float32 and float64.
+In-place and `out=` forms give the bits of the plain one, also where they write to memory that
+another operand reads, such as `queue[:, 1:] = queue[:, :-1]`. Fused optimizers take float32 and
+float64.
+"""
+
+HEAD_OF_TORCH = """# Torch's own operators
+
+The operators that `potl.deterministic` leaves to torch, because every machine computes them alike.
+[Operators](operators.md) explains the tables, and has potl's kernels and what is refused.
 """
 
 # Operators that torch has only from some version on: the page has them whatever torch writes it.
@@ -61,8 +70,8 @@ _OF_PRODUCTS = (
 )
 
 
-def text() -> str:
-    """The whole page."""
+def pages() -> dict[str, str]:
+    """The pages by their file names."""
     rows = sorted([*module().operators(), *missing()])
     notes = {name: note for name, _, note in rows}
     kernels = [(name, inherited(note, notes)) for name, runs, note in rows if runs == "kernel"]
@@ -72,16 +81,15 @@ def text() -> str:
     def others(kind: str) -> list[tuple[str, str]]:
         return [(name, inherited(note, notes)) for name, runs, note in rows if runs == kind]
 
-    return HEAD + "".join(
-        section(title, mine)
-        for title, mine in (
-            ("potl's kernels: dot products, which are the mode's", of_the_mode),
-            ("potl's kernels: the same in all modes", rest),
-            ("Compositions", others("composed")),
-            ("Refused, with the remedy", others("refused")),
-            ("torch's own kernels", others("exact")),
-        )
-    )
+    return {
+        "operators.md": HEAD
+        + section("potl's kernels: dot products, which are the mode's", of_the_mode)
+        + section("potl's kernels: the same in all modes", rest)
+        + section("Refused, with the remedy", others("refused")),
+        "operators_of_torch.md": HEAD_OF_TORCH
+        + section("Kernels", others("exact"))
+        + section("Compositions", others("composed")),
+    }
 
 
 def missing() -> list[tuple[str, str, str]]:
@@ -130,10 +138,14 @@ def spelled(names: list[str]) -> str:
 
 def main() -> int:
     """Exit code."""
-    if sys.argv[1:] == ["--check"]:
-        return 0 if TARGET.read_text(encoding="utf-8") == text() else 1
-    TARGET.write_text(text(), encoding="utf-8")
-    return 0
+    stale = False
+    for name, text in pages().items():
+        page = FOLDER / name
+        if sys.argv[1:] != ["--check"]:
+            page.write_text(text, encoding="utf-8")
+        elif not page.exists() or page.read_text(encoding="utf-8") != text:
+            stale = True
+    return 1 if stale else 0
 
 
 if __name__ == "__main__":

@@ -9,15 +9,12 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 
+#include "fallback.hpp"
 #include "operand.hpp"
 #include "registrar.hpp"
 
 namespace potl::libtorch::dispatch {
 namespace {
-
-bool is_written(const c10::Argument& argument) {
-  return argument.alias_info() != nullptr && argument.alias_info()->isWrite();
-}
 
 class derived_form final : public c10::OperatorKernel {
  public:

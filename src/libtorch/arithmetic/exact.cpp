@@ -109,13 +109,9 @@ void register_views(registrar& r) {
           "book-keeping");
 }
 
-at::Tensor& copy_in(keys_t keys, at::Tensor& self, const at::Tensor& source, bool non_blocking) {
-  return at::_ops::copy_::redispatch(keys & below, self, apart(self, source), non_blocking);
-}
-
 void register_copies(registrar& r) {
   const char* copies = "copies; conversions between types round once";
-  r.stock<copy_in>("copy_", copies);
+  r.stock<passed_on<at::_ops::copy_>::call>("copy_", copies);
   r.exact({"clone",
            "_to_copy",
            "fill_.Scalar",
@@ -366,12 +362,7 @@ at::Tensor& div_in(keys_t keys, at::Tensor& x, const at::Tensor& y) {
     overwrite(x, div_there(keys, x, y));
     return x;
   }
-  return at::_ops::div__Tensor::redispatch(keys & below, x, apart(x, y));
-}
-at::Tensor& mul_in(keys_t keys, at::Tensor& x, const at::Tensor& y) {
-  require_real("mul_", x.scalar_type());
-  require_real("mul_", y.scalar_type());
-  return at::_ops::mul__Tensor::redispatch(keys & below, x, apart(x, y));
+  return at::_ops::div__Tensor::redispatch(keys & below, x, y);
 }
 at::Tensor& div_out(keys_t keys, const at::Tensor& x, const at::Tensor& y, at::Tensor& out) {
   require_real("div", x.scalar_type());
@@ -439,7 +430,6 @@ void register_bounded(registrar& r) {
   r.stock<div>("div.Tensor", one);
   r.stock<div_in>("div_.Tensor", one);
   r.stock<div_out>("div.out", one);
-  r.stock<mul_in>("mul_.Tensor", one);
   const char* selection = "one IEEE operation, or a selection";
   r.stock<clamp>("clamp", selection);
   r.stock<clamp_in>("clamp_", selection);
@@ -461,10 +451,10 @@ void register_elements(registrar& r) {
        "leaky_relu", "leaky_relu_", "leaky_relu.out", "leaky_relu_backward",
        "leaky_relu_backward.grad_input", "_prelu_kernel", "_prelu_kernel_backward"},
       "one IEEE operation, or a selection");
-  r.exact_real<at::_ops::mul_Tensor, at::_ops::mul_out, at::_ops::reciprocal, at::_ops::reciprocal_,
-               at::_ops::reciprocal_out, at::_ops::abs_out, at::_ops::sgn, at::_ops::sgn_,
-               at::_ops::sgn_out, at::_ops::sign, at::_ops::sign_, at::_ops::sign_out>(
-      "one IEEE operation");
+  r.exact_real<at::_ops::mul_Tensor, at::_ops::mul__Tensor, at::_ops::mul_out, at::_ops::reciprocal,
+               at::_ops::reciprocal_, at::_ops::reciprocal_out, at::_ops::abs_out, at::_ops::sgn,
+               at::_ops::sgn_, at::_ops::sgn_out, at::_ops::sign, at::_ops::sign_,
+               at::_ops::sign_out>("one IEEE operation");
   r.composed({"abs",
               "abs_",
               "add.Scalar",

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "fallback.hpp"
 
+#include <algorithm>
+#include <span>
 #include <string_view>
 
 #include <ATen/core/Tensor.h>
@@ -90,6 +92,38 @@ std::string remedy_for(const std::string& name) {
          "outside the block";
 }
 
+bool has_memory(const c10::Argument& argument) {
+  return argument.type()->isSubtypeOf(*c10::OptionalType::ofTensor()) ||
+         argument.type()->isSubtypeOf(*c10::ListType::ofTensors());
+}
+
+void put_apart(c10::IValue& value, const at::Tensor& to) {
+  if (value.isTensor() && lies_under(to, value.toTensor())) value = value.toTensor().clone();
+  if (!value.isTensorList()) return;
+  c10::List<at::Tensor> apart = value.toTensorList().copy();
+  for (std::size_t i = 0; i < apart.size(); ++i) {
+    if (const at::Tensor one = apart[i]; lies_under(to, one)) apart[i] = one.clone();
+  }
+  value = apart;
+}
+
+void put_operands_apart(const c10::FunctionSchema& schema, ::torch::jit::Stack& stack) {
+  const auto& arguments = schema.arguments();
+  const std::span given = std::span(stack).last(arguments.size());
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    if (!is_written(arguments[i]) || !given[i].isTensor()) continue;
+    for (std::size_t other = 0; other < arguments.size(); ++other) {
+      if (!is_written(arguments[other])) put_apart(given[other], given[i].toTensor());
+    }
+  }
+}
+
+void apart_then_stock(const c10::OperatorHandle& handle, c10::DispatchKeySet keys,
+                      ::torch::jit::Stack* stack) {
+  put_operands_apart(handle.schema(), *stack);
+  handle.redispatchBoxed(keys & below, stack);
+}
+
 [[noreturn]] void refuse_operator(const c10::OperatorHandle& handle) {
   const auto& schema = handle.schema();
   std::string name = schema.name();
@@ -102,7 +136,7 @@ void integers_or_refuse(const c10::OperatorHandle& handle, c10::DispatchKeySet k
                         ::torch::jit::Stack* stack) {
   if (lets_through()) return handle.redispatchBoxed(keys & below, stack);
   if (!exact_values(*stack, handle.schema().arguments().size())) refuse_operator(handle);
-  handle.redispatchBoxed(keys & below, stack);
+  apart_then_stock(handle, keys, stack);
   if (!exact_values(*stack, handle.schema().returns().size())) refuse_operator(handle);
 }
 
@@ -126,7 +160,7 @@ void cpu_or_refuse(const c10::OperatorHandle& handle, c10::DispatchKeySet keys,
     refuse("the operator " + handle.schema().name() + " is not reproducible on a GPU",
            "move its operands to the CPU");
   }
-  handle.redispatchBoxed(keys & below, stack);
+  apart_then_stock(handle, keys, stack);
 }
 
 }  // namespace
@@ -137,6 +171,16 @@ void cpu_or_refuse(const c10::OperatorHandle& handle, c10::DispatchKeySet keys,
 
 ::torch::CppFunction boxed_fallback() {
   return ::torch::CppFunction::makeFromBoxedFunction<&integers_or_refuse>();
+}
+
+bool writes_beside_others(const c10::FunctionSchema& schema) {
+  const auto& all = schema.arguments();
+  return std::any_of(all.begin(), all.end(), is_written) &&
+         std::count_if(all.begin(), all.end(), has_memory) > 1;
+}
+
+::torch::CppFunction boxed_apart() {
+  return ::torch::CppFunction::makeFromBoxedFunction<&apart_then_stock>();
 }
 
 ::torch::CppFunction boxed_refusal() { return boxed_fallback(); }

@@ -17,6 +17,16 @@ namespace potl::libtorch::dispatch {
 /// Runs the stock kernel on the CPU, and refuses tensors of other devices.
 ::torch::CppFunction boxed_cpu_alone();
 
+inline bool is_written(const c10::Argument& argument) {
+  return argument.alias_info() != nullptr && argument.alias_info()->isWrite();
+}
+
+/// Whether an operator writes to one of several operands that may have memory in common.
+bool writes_beside_others(const c10::FunctionSchema& schema);
+
+/// Runs the stock kernel, with copies of the operands that lie under one that it writes to.
+::torch::CppFunction boxed_apart();
+
 /// Whether this thread runs what a mode refuses as stock instead: operators without an entry, and
 /// tensors that are not dense. A verifier who measures noise needs other roundings, not the same
 /// bits everywhere.

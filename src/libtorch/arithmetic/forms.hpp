@@ -9,6 +9,7 @@
 
 #include <ATen/MemoryOverlap.h>
 #include <ATen/core/Tensor.h>
+#include <c10/util/MaybeOwned.h>
 
 #include "elements.hpp"
 #include "mode.hpp"
@@ -75,6 +76,54 @@ struct forms_of<Function, at::Tensor(destination, keys_t, First, Rest...)> {
   }
 };
 
+// ---------------------------------------------------------------------- memory that is written to
+
+/// An operand, or a copy of it.
+class apart_operand {
+ public:
+  apart_operand(const at::Tensor& operand, bool is_copy)
+      : held_(is_copy ? c10::MaybeOwned<at::Tensor>::owned(operand.clone())
+                      : c10::MaybeOwned<at::Tensor>::borrowed(operand)) {}
+  operator const at::Tensor&() const { return *held_; }
+
+ private:
+  c10::MaybeOwned<at::Tensor> held_;
+};
+
+/// `Function`, with copies of the operands that lie under one that it writes to.
+template <auto Function, class Type = std::remove_pointer_t<decltype(Function)>>
+struct apart;
+
+template <auto Function, class Result, class... Arguments>
+struct apart<Function, Result(Arguments...)> {
+  template <class Argument>
+  static constexpr bool is_written = std::is_same_v<Argument, at::Tensor&>;
+
+  static Result call(Arguments... arguments) {
+    if constexpr ((is_written<Arguments> || ...)) {
+      return Function(pass<Arguments>(arguments, arguments...)...);
+    } else {
+      return Function(std::forward<Arguments>(arguments)...);
+    }
+  }
+
+ private:
+  template <class Argument>
+  static decltype(auto) pass(std::remove_reference_t<Argument>& one,
+                             const std::remove_reference_t<Arguments>&... all) {
+    if constexpr (std::is_same_v<Argument, const at::Tensor&>) {
+      return apart_operand(one, (is_under<Arguments>(one, all) || ...));
+    } else {
+      return static_cast<std::remove_reference_t<Argument>&>(one);
+    }
+  }
+  template <class Argument>
+  static bool is_under(const at::Tensor& one, const std::remove_reference_t<Argument>& to) {
+    if constexpr (is_written<Argument>) return lies_under(to, one);
+    return false;
+  }
+};
+
 // ---------------------------------------------------------------------- operands of torch's kernel
 
 /// Whether the tensors are integers, or the type that is asked for is one.
@@ -119,6 +168,17 @@ struct split_by_type<Stock, Function, at::Tensor(destination, Arguments...)> {
 template <class Stock, auto Function>
 constexpr auto but_integers = &split_by_type<Stock, Function>::call;
 
+/// The stock kernel of an operator.
+template <class Operator, class Schema = typename Operator::schema>
+struct passed_on;
+
+template <class Operator, class Result, class... Arguments>
+struct passed_on<Operator, Result(Arguments...)> {
+  static Result call(keys_t keys, Arguments... arguments) {
+    return Operator::redispatch(keys & below, std::forward<Arguments>(arguments)...);
+  }
+};
+
 /// Stops when an operand is complex: products and quotients of complex numbers are several IEEE
 /// operations, which stock kernels fuse or do not.
 void require_real(const char* name, c10::ScalarType type);
@@ -131,7 +191,7 @@ template <class Operator, class Result, class... Arguments>
 struct real_only<Operator, Result(Arguments...)> {
   static Result call(keys_t keys, Arguments... arguments) {
     (check(arguments), ...);
-    return Operator::redispatch(keys & below, std::forward<Arguments>(arguments)...);
+    return passed_on<Operator>::call(keys, std::forward<Arguments>(arguments)...);
   }
   static void check(const at::Tensor& value) { require_real(Operator::name, value.scalar_type()); }
   static void check(const c10::Scalar& value) { require_real(Operator::name, value.type()); }

@@ -121,19 +121,15 @@ std::pair<std::int64_t, std::int64_t> reach_of(const at::Tensor& tensor) {
   return {tensor.storage_offset() * width, (last + 1) * width};
 }
 
-bool is_same_view(const at::Tensor& a, const at::Tensor& b) {
-  return a.scalar_type() == b.scalar_type() && a.storage_offset() == b.storage_offset() &&
-         a.sizes() == b.sizes() && a.strides() == b.strides();
-}
-
 }  // namespace
 
-at::Tensor apart(const at::Tensor& self, const at::Tensor& source) {
-  if (!self.has_storage() || !source.has_storage() || !self.is_alias_of(source)) return source;
-  if (self.numel() == 0 || source.numel() == 0 || is_same_view(self, source)) return source;
-  const auto [begin, end] = reach_of(self);
-  const auto [first, last] = reach_of(source);
-  return first < end && begin < last ? source.clone() : source;
+bool lies_under(const at::Tensor& to, const at::Tensor& operand) {
+  if (!to.defined() || !operand.defined() || to.is_same(operand)) return false;
+  if (!to.has_storage() || !operand.has_storage() || !to.is_alias_of(operand)) return false;
+  if (to.numel() == 0 || operand.numel() == 0) return false;
+  const auto [begin, end] = reach_of(to);
+  const auto [first, last] = reach_of(operand);
+  return first < end && begin < last;
 }
 
 void require_distinct(const at::Tensor& places) {

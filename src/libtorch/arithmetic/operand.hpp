@@ -73,9 +73,10 @@ at::Tensor number_there(const at::Tensor& number, const at::TensorOptions& optio
 /// chance.
 void require_distinct(const at::Tensor& places);
 
-/// `source`, or a copy of it where it lies in part under `self`, which is to be written: torch's
-/// kernels read and write such memory at once, in the order of the processor and of the threads.
-at::Tensor apart(const at::Tensor& self, const at::Tensor& source);
+/// Whether an operand shares memory with `to`, which is to be written, without being that tensor:
+/// torch's kernels read and write such memory at once, in the order of the processor and of the
+/// threads. (Where they notice, they stop. They notice only what has no gaps.)
+bool lies_under(const at::Tensor& to, const at::Tensor& operand);
 
 /// Whether a kernel has integers alone to work on: then it calls the stock kernel.
 inline bool is_integral(const at::Tensor& operand) {

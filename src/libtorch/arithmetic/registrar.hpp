@@ -54,8 +54,7 @@ class registrar {
     if constexpr (own::has_destination) {
       add(name, TORCH_FN(own::plain), note);
     } else {
-      using type = std::remove_pointer_t<decltype(Function)>;
-      add(name, c10::CompileTimeFunctionPointer<type, Function>(), note);
+      add(name, TORCH_FN(apart<Function>::call), note);
     }
     for (const std::string& form : forms) {
       if constexpr (own::has_destination) {
@@ -75,8 +74,7 @@ class registrar {
   /// A function that calls the stock kernel, on the CPU without anything else.
   template <auto Function>
   void stock(const char* name, const char* note) {
-    using type = std::remove_pointer_t<decltype(Function)>;
-    add(name, c10::CompileTimeFunctionPointer<type, Function>(), note, "exact");
+    add(name, TORCH_FN(apart<Function>::call), note, "exact");
   }
 
   /// out= and in-place forms of an operator that torch composes of others.
@@ -103,7 +101,7 @@ class registrar {
     std::string name = Operator::name;
     name.erase(0, name.find("::") + 2);
     if (*Operator::overload_name != '\0') name.append(".").append(Operator::overload_name);
-    library_.impl(name.c_str(), TORCH_FN(real_only<Operator>::call));
+    library_.impl(name.c_str(), TORCH_FN(apart<real_only<Operator>::call>::call));
     add_entry(name, "exact", note);
   }
 

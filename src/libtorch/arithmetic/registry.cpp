@@ -83,7 +83,9 @@ void registrar::pass_through(const char* name) {
   // Without a kernel for the CPU, torch's composite one runs at this key as it does at the CPU's.
   // (It must: the kernels that select a backend do not know keys that are passed over.)
   if (known && !known->hasKernelForDispatchKey(c10::DispatchKey::CPU)) return;
-  library_.impl(name, ::torch::CppFunction::makeFallthrough());
+  library_.impl(name, known && writes_beside_others(known->schema())
+                          ? boxed_apart()
+                          : ::torch::CppFunction::makeFallthrough());
 }
 
 c10::OperatorHandle registrar::known_operator(const std::string& name) {

@@ -44,8 +44,7 @@ Tensor add(keys_t keys, const Tensor& a, const Tensor& b, const Scalar& alpha) {
     return at::_ops::add_Tensor::redispatch(keys & below, beside(b, a), beside(a, b), alpha);
   return scaled(nullptr, "add", a, b, alpha.toDouble());
 }
-Tensor& add_in(keys_t keys, Tensor& a, const Tensor& given, const Scalar& alpha) {
-  const Tensor b = apart(a, given);
+Tensor& add_in(keys_t keys, Tensor& a, const Tensor& b, const Scalar& alpha) {
   if (is_plain(a, b, alpha))
     return at::_ops::add__Tensor::redispatch(keys & below, a, beside(a, b), alpha);
   scaled(&a, "add_", a, b, alpha.toDouble());
@@ -63,8 +62,7 @@ Tensor sub(keys_t keys, const Tensor& a, const Tensor& b, const Scalar& alpha) {
     return at::_ops::sub_Tensor::redispatch(keys & below, beside(b, a), beside(a, b), alpha);
   return scaled(nullptr, "sub", a, b, -alpha.toDouble());
 }
-Tensor& sub_in(keys_t keys, Tensor& a, const Tensor& given, const Scalar& alpha) {
-  const Tensor b = apart(a, given);
+Tensor& sub_in(keys_t keys, Tensor& a, const Tensor& b, const Scalar& alpha) {
   if (is_plain(a, b, alpha))
     return at::_ops::sub__Tensor::redispatch(keys & below, a, beside(a, b), alpha);
   scaled(&a, "sub_", a, b, -alpha.toDouble());

@@ -587,38 +587,3 @@ def test_places_that_are_none_are_refused_as_torch_does() -> None:
                 x.index_copy(0, torch.tensor([0, 1, 1, last]), values)
         with pytest.raises(IndexError, match="Number of indices"):
             x.index_copy(0, torch.tensor([0, 0]), values)
-
-
-SHIFTS: dict[str, Callable[[Tensor, Tensor], object]] = {
-    "copy_": lambda to, given: to.copy_(given),
-    "add_": lambda to, given: to.add_(given),
-    "add_ with alpha": lambda to, given: to.add_(given, alpha=0.3),
-    "sub_": lambda to, given: to.sub_(given),
-    "sub_ with alpha": lambda to, given: to.sub_(given, alpha=0.3),
-    "mul_": lambda to, given: to.mul_(given),
-    "div_": lambda to, given: to.div_(given),
-}
-
-
-@pytest.mark.parametrize("name", SHIFTS)
-def test_memory_that_is_read_and_written_at_once_is_read_first(name: str) -> None:
-    """As `queue[:, 1:] = queue[:, :-1]` does it: in torch the order is the processor's."""
-    x = drawn(1_000, 400)
-    places: list[Callable[[Tensor], tuple[Tensor, Tensor]]] = [
-        lambda y: (y[:, 1:], y[:, :-1]),
-        lambda y: (y[:, :-1], y[:, 1:]),
-        lambda y: (y[1:, 3:], y[:-1, :-3]),
-        lambda y: (y, y[:, :1]),
-        lambda y: (y[:, ::2], y[:, 1::2]),  # which lie beside each other
-        lambda y: (y[:500], y[500:]),
-        lambda y: (y, y),
-    ]
-    with potl.deterministic():
-        for pair in places:
-            got, want = x.clone(), x.clone()
-            SHIFTS[name](*pair(got))
-            to, given = pair(want)
-            SHIFTS[name](to, given.clone())
-            assert same_bits(got, want)
-            if given.shape == to.shape and name == "copy_":
-                assert torch.equal(pair(got)[0], pair(x)[1])
