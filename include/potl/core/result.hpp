@@ -20,7 +20,8 @@ class [[nodiscard]] result {
   bool has_value() const noexcept { return content_.index() == 0; }
   explicit operator bool() const noexcept { return has_value(); }
 
-  /// The value; throws potl::exception with the stored error when there is none.
+  /// The value; throws potl::exception with the stored error when there is none. A temporary gives
+  /// it away, so that `for (auto& one : made().value())` refers to something that lives.
   Value& value() & {
     require();
     return std::get<0>(content_);
@@ -29,18 +30,19 @@ class [[nodiscard]] result {
     require();
     return std::get<0>(content_);
   }
-  Value&& value() && {
+  Value value() && {
     require();
     return std::get<0>(std::move(content_));
   }
   Value& operator*() & { return value(); }
   const Value& operator*() const& { return value(); }
-  Value&& operator*() && { return std::move(*this).value(); }
+  Value operator*() && { return std::move(*this).value(); }
   Value* operator->() { return &value(); }
   const Value* operator->() const { return &value(); }
 
   /// Why there is no value. Precondition: !has_value().
-  const error& why() const { return std::get<1>(content_); }
+  const error& why() const& { return std::get<1>(content_); }
+  error why() && { return std::get<1>(std::move(content_)); }
 
  private:
   void require() const {
