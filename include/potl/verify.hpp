@@ -28,16 +28,16 @@ namespace potl {
 struct verify_options {
   /// Absent, which is right except for reproducing a report: drawn now, after the commitment was
   /// received. All zeros is refused: nobody drew it.
-  std::optional<digest> nonce;
+  std::optional<digest> nonce{};
   /// Where the challenges of this job are remembered, all of which are repeated, and commitments,
   /// of which there must be one. Absent: transcript::default_ledger(). Empty: nowhere, for trials.
-  std::optional<std::string> ledger;
-  potl::policy policy;
-  std::string model;  ///< path of the delivered safetensors file; empty: none
+  std::optional<std::string> ledger{};
+  potl::policy policy{};
+  std::string model{};  ///< path of the delivered safetensors file; empty: none
   std::string software = "potl";
-  std::string reproduce;
+  std::string reproduce{};
   /// Seconds that one request may take; beyond it the verdict is at best inconclusive.
-  std::optional<double> timeout;
+  std::optional<double> timeout{};
 };
 
 namespace detail {

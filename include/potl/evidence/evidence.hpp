@@ -34,17 +34,17 @@ inline constexpr std::uint64_t max_foreign_samples = std::uint64_t{1} << 22;
 
 /// Where a run lies, and what the verifier holds against it.
 struct evidence_options {
-  std::string directory;
-  std::optional<job> client_job;  ///< the verifier's own; absent: the run's, and never "accepted"
-  std::string commitment;         ///< signed note; empty: never "accepted"
-  std::vector<std::string> published;  ///< earlier signed notes that the commitment must extend
-  std::vector<std::string> other_commitments;  ///< commitments seen for the same job
+  std::string directory{};
+  std::optional<job> client_job{};  ///< the verifier's own; absent: the run's, and never "accepted"
+  std::string commitment{};         ///< signed note; empty: never "accepted"
+  std::vector<std::string> published{};  ///< earlier signed notes that the commitment must extend
+  std::vector<std::string> other_commitments{};  ///< commitments seen for the same job
   /// Largest checkpoint that is read; absent: what the expected sizes say, at most 64 GiB.
-  std::optional<std::uint64_t> max_checkpoint_bytes;
+  std::optional<std::uint64_t> max_checkpoint_bytes{};
   /// SHA-256 of the log that somebody judged already: any other is refused (mismatch).
-  std::optional<digest> expected_log;
+  std::optional<digest> expected_log{};
   /// Of a directory that mirrors a run elsewhere: its files have their sizes there, and no bytes.
-  file_fetcher fetch;
+  file_fetcher fetch{};
 };
 
 /// A run whose log was read once and compared with the client's job and commitment.
