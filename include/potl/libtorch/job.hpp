@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include <potl/checks/detail/finite.hpp>
 #include <potl/crypto/signature.hpp>
 #include <potl/libtorch/workload.hpp>
 #include <potl/transcript/job.hpp>
@@ -163,9 +164,14 @@ inline transcript::job written(transcript::job draft, const task& made,
   return transcript::parse_job(as_bytes_view(text)).value();
 }
 
-/// Throws usage when it is not finite: every run would be rejected for that.
-inline double first_loss(const builder& build, const transcript::job& job) {
+/// Throws usage when it is not finite: every run would be rejected for that. `made`: the task of
+/// another call of `build`.
+inline double first_loss(const builder& build, const task& made, const transcript::job& job) {
   workload work(build, job, false);
+  if (work.task().model == made.model) {
+    misuse("two calls of the function that builds the task return the same model",
+           "make model and optimizers inside it");
+  }
   const double out = work.batch_loss(1, job.sample_ids(1));
   if (!std::isfinite(out)) {
     misuse("the loss of the first step is not finite", "look at task::losses and the data");
@@ -173,18 +179,35 @@ inline double first_loss(const builder& build, const transcript::job& job) {
   return out;
 }
 
+/// Throws usage for what every run would be rejected for, given the task as it was built and the
+/// state after its first steps.
+inline void require_finite(const task& made, const transcript::state& after) {
+  transcript::snapshot_memory memory;
+  const transcript::state start = capture_task(made, 0, 0, memory);
+  const auto look_at = [&](const transcript::state& what, const std::string& when) {
+    const std::string found = checks::not_finite(what.root(), &start.root());
+    if (found.empty()) return;
+    misuse(when + " " + found + ", and a verifier rejects what is not finite",
+           "where training diverges, lower the learning rate; where the value is a placeholder, "
+           "register a number");
+  };
+  look_at(start, "before the first step");
+  look_at(after, "after the first steps");
+}
+
 /// Tries the task in the draft's arithmetic.
 inline transcript::job tried(const builder& build, const task& made, transcript::job draft,
                              const job_options& options) {
   draft.store_every = options.store_every.value_or(0);
   const transcript::job agreed = written(draft, made);
-  const std::uint64_t state_bytes = require_replayable(build, agreed).size_bytes();
-  const double loss = first_loss(build, agreed);
+  const double loss = first_loss(build, made, agreed);
+  const transcript::state after = require_replayable(build, agreed);
+  require_finite(made, after);
   const bool open = !options.store_every && draft.arithmetic != "stock" &&
                     draft.max_segment == draft.checkpoint_every;
   if (!open) return written(std::move(draft), made, loss);
   draft.store_every =
-      draft.checkpoint_every * transcript::affordable_stride(draft.segments(), state_bytes);
+      draft.checkpoint_every * transcript::affordable_stride(draft.segments(), after.size_bytes());
   return written(std::move(draft), made, loss);
 }
 

@@ -19,6 +19,7 @@
 #include <cmath>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <set>
@@ -193,6 +194,26 @@ inline json_value describe_optimizer(torch::optim::Optimizer& optimizer) {
     }
     return json_value::of({{"class", Form::name}, {"groups", std::move(groups)}});
   });
+}
+
+/// The options of optimizers that are the same in every step, by their paths in the state.
+inline std::map<std::string, json_value> fixed_options_of(const task& of) {
+  std::map<std::string, json_value> out;
+  for (std::size_t i = 0; i < of.optimizers.size(); ++i) {
+    const std::string path = "optimizers/" + std::to_string(i);
+    auto& groups = of.optimizers[i]->param_groups();
+    with_form(*of.optimizers[i], path, [&]<class Form>(Form) {
+      for (std::size_t j = 0; j < groups.size(); ++j) {
+        const std::string group = path + "/param_groups/" + std::to_string(j) + "/";
+        out.emplace(group + "params", groups[j].params().size());
+        Form::each_option(static_cast<typename Form::options&>(groups[j].options()),
+                          [&](const std::string& name, const auto& value) {
+                            if (name != "lr") out.emplace(group + name, json_of(value));
+                          });
+      }
+    });
+  }
+  return out;
 }
 
 }  // namespace detail

@@ -23,6 +23,7 @@
 #include <utility>
 #include <vector>
 
+#include <potl/libtorch/detail/copies.hpp>
 #include <potl/libtorch/detail/operator_tracer.hpp>
 #include <potl/libtorch/detail/step_arithmetic.hpp>
 #include <potl/libtorch/detail/step_rounding.hpp>
@@ -53,6 +54,7 @@ class workload {
         order_(std::make_unique<transcript::batch_order>(*agreed_)),
         task_(build_task(build, agreed_->seed)),
         flags_(flags_of(*task_.model)),
+        options_(detail::fixed_options_of(task_)),
         arithmetic_(agreed_->arithmetic, task_.exact),
         rounding_(agreed_->arithmetic),
         written_(writes()) {
@@ -63,6 +65,7 @@ class workload {
     if (!compare) return;
     const std::vector<std::string> found = differences();
     if (!found.empty()) throw exception({errc::usage, found.front(), "build what was agreed"});
+    copies_ = copies_of(build);
   }
 
   const transcript::job& agreed() const noexcept { return *agreed_; }
@@ -77,14 +80,16 @@ class workload {
   /// step; reads all data.
   std::vector<std::string> differences();
 
-  /// A copy of the whole training state. Throws potl::exception (unsupported) when a train flag or
-  /// requires_grad is another than the build's: such a state would be refused.
+  /// A copy of the whole training state. Throws potl::exception (unsupported) when a train flag,
+  /// requires_grad or an option of an optimizer but its rate is another than the build's: such a
+  /// state would be refused.
   transcript::state capture() {
-    if (const auto changed = changed_flag()) {
-      throw exception(
-          {errc::unsupported, "training has changed " + *changed,
-           "set train flags and requires_grad in the function that builds the task, and "
-           "leave them"});
+    auto changed = changed_flag();
+    if (!changed) changed = changed_option();
+    if (changed) {
+      throw exception({errc::unsupported, "training has changed " + *changed,
+                       "set train flags, requires_grad and options of optimizers in the function "
+                       "that builds the task, and leave them"});
     }
     return capture_task(task_, step_, step_ / agreed_->steps_per_epoch(), memory_);
   }
@@ -123,11 +128,14 @@ class workload {
   std::optional<checks::rounding_summary> rounding() { return rounding_.take(); }
 
   /// Watches the gradients of the steps that come next, where replays may end in other bits.
-  void expect(std::uint64_t /*first*/, std::uint64_t /*last*/) {
+  void expect(std::uint64_t first, std::uint64_t last) {
     still_.begin(!arithmetic_.is_exact());
+    passes_ = (last - first + 1) * task_.accumulate;
   }
-  /// The elements that had no gradient in these steps.
-  std::vector<checks::still_elements> still() const { return still_.found(task_); }
+  /// The elements that had no gradient in these steps, and those of averages of them.
+  std::vector<checks::still_elements> still() const {
+    return detail::with_copies(still_.found(task_), copies_, passes_);
+  }
 
   /// Runs a step as run_step does, and says what each of its operators returned.
   std::vector<transcript::traced_operator> trace(std::uint64_t step,
@@ -148,6 +156,7 @@ class workload {
   };
   std::vector<part> micro_batches(std::span<const std::int64_t> ids) const;
   std::optional<std::string> changed_flag() const;
+  std::optional<std::string> changed_option() const;
   std::optional<std::string> other_first_loss(const json_value& agreed);
   at::Tensor losses_of(std::span<const std::int64_t> ids, const digest& key);
   at::Tensor loss_of(const part& one, std::uint64_t step, std::uint64_t number);
@@ -167,17 +176,21 @@ class workload {
   };
   double pass_over(std::uint64_t step, std::span<const std::int64_t> ids);
   double clip_gradients();
+  detail::copies copies_of(const builder& build) const;
 
   std::unique_ptr<transcript::job> agreed_;
   std::unique_ptr<transcript::batch_order> order_;
   libtorch::task task_;
-  std::map<std::string, bool> flags_;  ///< of the build: no step may change them
+  std::map<std::string, bool> flags_;          ///< of the build: no step may change them
+  std::map<std::string, json_value> options_;  ///< of its optimizers, likewise
   std::vector<std::map<std::int64_t, std::int64_t>> first_counts_;  ///< of its optimizers
   transcript::snapshot_memory memory_;
   std::uint64_t step_ = 0;
   step_arithmetic arithmetic_;
   step_rounding rounding_;
   detail::still_watch still_;
+  detail::copies copies_;
+  std::uint64_t passes_ = 0;   ///< forward passes of the steps that are watched
   std::uint64_t updates_ = 0;  ///< run to come to this state, those before a restored one included
   std::uint64_t written_ = 0;  ///< writes() when the workload wrote last
   bool touched_ = false;       ///< somebody else wrote before a step
@@ -243,6 +256,18 @@ inline std::optional<std::string> workload::other_first_loss(const json_value& a
          "everywhere) is another than agreed";
 }
 
+// Of a task of its own, which takes two steps where a tensor may be a copy.
+inline detail::copies workload::copies_of(const builder& build) const {
+  if (arithmetic_.is_exact() || detail::candidates_of(task_).others.empty()) return {};
+  workload own(build, *agreed_, false);
+  detail::copy_finder finder(own.task_);
+  for (std::uint64_t step = 1; step <= std::min<std::uint64_t>(2, agreed_->steps); ++step) {
+    own.run_step(step);
+    finder.look();
+  }
+  return finder.found();
+}
+
 inline void workload::load_state(const transcript::state& from, std::uint64_t step) {
   using namespace detail;
   const transcript::state_map& tree = map_at(from.root(), "state");
@@ -284,6 +309,15 @@ inline void workload::load_state(const transcript::state& from, std::uint64_t st
 inline std::optional<std::string> workload::changed_flag() const {
   for (const auto& [path, flag] : flags_of(*task_.model)) {
     if (const auto own = flags_.find(path); own == flags_.end() || own->second != flag) return path;
+  }
+  return std::nullopt;
+}
+
+/// The path of the first one.
+inline std::optional<std::string> workload::changed_option() const {
+  for (const auto& [path, value] : detail::fixed_options_of(task_)) {
+    const auto own = options_.find(path);
+    if (own == options_.end() || !(own->second == value)) return path;
   }
   return std::nullopt;
 }

@@ -21,6 +21,25 @@ void flags_that_the_build_does_not_set_are_refused() {
          potl::errc::mismatch);
 }
 
+void options_that_the_build_does_not_set_are_refused() {
+  const pl::builder build = builder_of(momentum);
+  const auto answer = [&](const std::function<void(torch::optim::OptimizerParamGroup&)>& change) {
+    pl::workload work(build, job_of(build));
+    change(work.task().optimizers[0]->param_groups()[0]);
+    return code_of([&] { work.capture(); });
+  };
+  EXPECT(answer([](auto& of) { of.options().set_lr(0.5); }) == potl::errc::internal);  // accepted
+  EXPECT(answer([](auto& of) {
+           static_cast<torch::optim::SGDOptions&>(of.options()).momentum(0.5);
+         }) == potl::errc::unsupported);
+  EXPECT(answer([](auto& of) { of.params().pop_back(); }) == potl::errc::unsupported);
+}
+
+void a_model_that_is_not_made_by_the_build_is_refused() {
+  const pl::task once = builder_of(momentum)();
+  EXPECT(code_of([&] { job_of([&] { return once; }); }) == potl::errc::usage);
+}
+
 void moments_and_counts_that_no_steps_make_are_refused() {
   using kept = torch::optim::AdamParamState;
   const pl::builder build = builder_of(adam);
@@ -39,6 +58,20 @@ void moments_and_counts_that_no_steps_make_are_refused() {
   EXPECT(answer([](kept& one) { one.step(0); }) == potl::errc::internal);
   EXPECT(answer([](kept& one) { one.step(2); }) == potl::errc::mismatch);
   EXPECT(answer([](kept& one) { one.step(-1); }) == potl::errc::mismatch);
+}
+
+void a_running_variance_below_zero_is_refused() {
+  const pl::builder build = builder_of(momentum);
+  const potl::transcript::job job = job_of(build);
+  const auto answer = [&](const char* buffer) {
+    pl::workload work(build, job);
+    work.run_step(1);
+    pl::tensors_of(*work.task().model).buffers.at(buffer).view(-1)[0].fill_(-1e-30);
+    const potl::transcript::state changed = work.capture();
+    return code_of([&] { pl::workload(build, job).load_state(changed, 1); });
+  };
+  EXPECT(answer("norm.running_mean") == potl::errc::internal);  // accepted
+  EXPECT(answer("norm.running_var") == potl::errc::mismatch);
 }
 
 void updates_are_counted_from_what_the_build_has_counted_and_in_each_group() {
@@ -100,6 +133,41 @@ void what_had_no_gradient_is_found_where_a_parameter_is_in_two_groups() {
     if (one.paths.back() == "model/parameters/last.bias") found += one.paths.front() + " ";
   }
   EXPECT(found == "optimizers/0/state/5 ");
+}
+
+// It may keep more, and an exact arithmetic would not call its step().
+void an_optimizer_derived_from_torchs_is_refused() {
+  struct halving : torch::optim::SGD {
+    using SGD::SGD;
+    at::Tensor step(LossClosure closure) override {
+      for (const at::Tensor& one : param_groups()[0].params()) one.mutable_grad().mul_(0.5);
+      return SGD::step(std::move(closure));
+    }
+  };
+  const auto derived = [](Net& net) -> optimizer_list {
+    return {std::make_shared<halving>(net->first->parameters(), torch::optim::SGDOptions(0.05))};
+  };
+  EXPECT(code_of([&] { job_of(builder_of(derived)); }) == potl::errc::unsupported);
+}
+
+void what_is_not_finite_is_refused_before_anybody_trains() {
+  const auto says = [](const std::string& what, const std::function<void(pl::task&)>& change) {
+    try {
+      job_of([&] {
+        pl::task out = builder_of(momentum)();
+        change(out);
+        return out;
+      });
+    } catch (const potl::exception& e) {
+      return e.details().message.find(what) != std::string::npos;
+    }
+    return false;
+  };
+  EXPECT(says("before the first step model/buffers/spare holds NaN",
+              [](pl::task& of) { of.model->register_buffer("spare", at::full({3}, NAN)); }));
+  EXPECT(says("after the first steps model/parameters/first.bias holds", [](pl::task& of) {
+    of.rates = [](std::uint64_t) { return std::vector<double>{1e38}; };
+  }));
 }
 
 void a_folder_with_other_files_records_nothing(const std::string& path) {

@@ -174,6 +174,45 @@ void what_had_no_gradient_is_seen() {
   EXPECT(found["model/parameters/last.bias"] == std::vector<std::uint8_t>(3, 1));  // frozen
 }
 
+void averages_of_what_had_no_gradient_are_seen() {
+  const pl::builder build = [] {
+    pl::task out = builder_of(adam)();
+    out.data[0] = out.data[0].clone();
+    out.data[0].select(1, 2).zero_();
+    const at::Tensor weight = pl::tensors_of(*out.model).parameters.at("first.weight");
+    const auto keep = [&](const char* name) {
+      return out.model->register_buffer(name, at::zeros_like(weight).detach());
+    };
+    const at::Tensor teacher = keep("teacher"), slow = keep("slow"), square = keep("square");
+    out.initialize = [=](torch::nn::Module& model, std::uint64_t seed) {
+      pl::initialize(model, seed);
+      const at::NoGradGuard no_grad;
+      teacher.copy_(weight);
+    };
+    out.losses = [=, plain = out.losses](const pl::tensors& batch) {
+      const at::NoGradGuard no_grad;
+      teacher.mul_(0.9).add_(weight, 0.1);
+      slow.add_(weight - slow, 0.25);
+      square.add_(weight * weight, 0.1);
+      const at::AutoGradMode with_gradients(true);
+      return plain(batch);
+    };
+    return out;
+  };
+  pl::workload work(build, job_of(build));
+  work.expect(1, 3);
+  for (std::uint64_t step = 1; step <= 3; ++step) work.run_step(step);
+  std::map<std::string, potl::checks::still_elements> found;
+  for (const potl::checks::still_elements& one : work.still()) found[one.paths.back()] = one;
+  const auto weight = found["model/parameters/first.weight"];
+  EXPECT(weight.mask.size() == 30 && weight.roundings == 0);
+  for (const char* average : {"model/buffers/teacher", "model/buffers/slow"}) {
+    EXPECT(found[average].mask == weight.mask);
+    EXPECT(found[average].roundings == 6);  // two passes of each step
+  }
+  EXPECT(!found.contains("model/buffers/square"));
+}
+
 void tied_weights_are_one_tensor() {
   const pl::builder tied = builder_of(momentum, again::tied);
   pl::workload work(tied, job_of(tied));
@@ -421,9 +460,7 @@ void an_interrupted_recording_goes_on_where_it_stopped(const std::string& path) 
   const auto evidence = potl::transcript::evidence::open({.directory = path,
                                                           .client_job = job,
                                                           .commitment = commitment,
-                                                          .published = {published},
-                                                          .other_commitments = {},
-                                                          .fetch = {}})
+                                                          .published = {published}})
                             .value();
   for (const potl::finding& one : evidence.findings()) {
     EXPECT(one.result != potl::outcome::reject && one.result != potl::outcome::inconclusive);
@@ -491,12 +528,18 @@ int main(int count, char** words) {
   a_restored_state_trains_on_to_the_same_bits(builder_of(adam, again::tied));
   every_tensor_is_part_of_the_digest();
   what_had_no_gradient_is_seen();
+  averages_of_what_had_no_gradient_are_seen();
   tied_weights_are_one_tensor();
   flags_that_the_build_does_not_set_are_refused();
+  options_that_the_build_does_not_set_are_refused();
+  a_model_that_is_not_made_by_the_build_is_refused();
   moments_and_counts_that_no_steps_make_are_refused();
+  a_running_variance_below_zero_is_refused();
   updates_are_counted_from_what_the_build_has_counted_and_in_each_group();
   losses_other_than_the_jobs_are_refused();
   an_optimizer_of_another_model_is_refused();
+  an_optimizer_derived_from_torchs_is_refused();
+  what_is_not_finite_is_refused_before_anybody_trains();
   what_had_no_gradient_is_found_where_a_parameter_is_in_two_groups();
   a_folder_with_other_files_records_nothing(words[1] + std::string("-other"));
   what_happens_beside_the_recorded_steps_is_refused(words[1] + std::string("-beside"));

@@ -8,10 +8,14 @@
 #pragma once
 
 #include <torch/nn/module.h>
+#include <torch/nn/modules/batchnorm.h>
+#include <torch/nn/modules/instancenorm.h>
 
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
+#include <typeinfo>
 #include <utility>
 
 #include <potl/libtorch/detail/tensor.hpp>
@@ -96,6 +100,31 @@ inline std::map<std::string, bool> flags_of(torch::nn::Module& root,
 
 namespace detail {
 
+/// Whether a module is exactly this norm, and its running variance a mean of squares.
+template <class Norm>
+bool averages_squares(const torch::nn::Module& one) {
+  if (typeid(one) != typeid(Norm)) return false;
+  const std::optional<double> momentum = static_cast<const Norm&>(one).options.momentum();
+  return !momentum || (0 <= *momentum && *momentum <= 1);
+}
+
+// Below zero, a norm that evaluates divides by the root of next to nothing.
+inline void require_variances(torch::nn::Module& root, const std::string& path) {
+  using namespace torch::nn;
+  for_each_module(root, [&](const std::string& prefix, Module& one) {
+    if (!(averages_squares<BatchNorm1dImpl>(one) || averages_squares<BatchNorm2dImpl>(one) ||
+          averages_squares<BatchNorm3dImpl>(one) || averages_squares<InstanceNorm1dImpl>(one) ||
+          averages_squares<InstanceNorm2dImpl>(one) || averages_squares<InstanceNorm3dImpl>(one))) {
+      return;
+    }
+    const auto buffers = one.named_buffers(false);
+    const at::Tensor* variance = buffers.find("running_var");
+    if (variance == nullptr || !variance->defined() || !variance->lt(0).any().item<bool>()) return;
+    mismatch(path + "/" + prefix + "running_var",
+             "holds a negative number, which no step makes there");
+  });
+}
+
 // train() reaches all children, so that parents come first.
 inline void restore_training(torch::nn::Module& root, const transcript::state_map& flags,
                              const std::string& path) {
@@ -133,6 +162,7 @@ inline void restore_module(torch::nn::Module& root, const transcript::state_valu
     const std::string where = path + "/buffers/" + name;
     restore(tensor, detail::member(buffers, name, where), where);
   }
+  detail::require_variances(root, path + "/buffers");
   for (const auto& [name, tensor] : tensors.parameters) {
     const std::string where = path + "/parameters/" + name;
     restore(tensor, detail::member(parameters, name, where), where);

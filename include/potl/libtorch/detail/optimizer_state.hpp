@@ -18,6 +18,7 @@
 #include <string_view>
 #include <tuple>
 #include <type_traits>
+#include <typeinfo>
 #include <utility>
 #include <vector>
 
@@ -70,12 +71,14 @@ struct adamw_form : adam_form_of<torch::optim::AdamWOptions, torch::optim::AdamW
   static constexpr const char* name = "AdamW";
 };
 
-/// Calls `use` with the form of the optimizer.
+/// Calls `use` with the form of the optimizer. A class derived from one of these may keep more, and
+/// make other updates than potl does in an exact arithmetic.
 decltype(auto) with_form(torch::optim::Optimizer& optimizer, const std::string& path, auto&& use) {
-  if (dynamic_cast<torch::optim::SGD*>(&optimizer) != nullptr) return use(sgd_form{});
-  if (dynamic_cast<torch::optim::AdamW*>(&optimizer) != nullptr) return use(adamw_form{});
-  if (dynamic_cast<torch::optim::Adam*>(&optimizer) != nullptr) return use(adam_form{});
-  refuse(path, "an optimizer whose state potl does not know", "use SGD, Adam or AdamW");
+  if (typeid(optimizer) == typeid(torch::optim::SGD)) return use(sgd_form{});
+  if (typeid(optimizer) == typeid(torch::optim::AdamW)) return use(adamw_form{});
+  if (typeid(optimizer) == typeid(torch::optim::Adam)) return use(adam_form{});
+  refuse(path, "an optimizer whose state potl does not know",
+         "use LibTorch's SGD, Adam or AdamW, and no class derived from them");
 }
 
 using betas = std::tuple<double, double>;
@@ -192,9 +195,9 @@ std::unique_ptr<torch::optim::OptimizerParamState> kept_of(const transcript::sta
       if (entry.first != transcript::state_key(name)) continue;
       *tensor = at::empty_like(parameter.detach());
       restore(*tensor, entry.second, path + "/" + name);
-      const auto* saved = std::get_if<transcript::state_tensor>(&entry.second.content);
+      const auto* found = std::get_if<transcript::state_tensor>(&entry.second.content);
       const bool of_squares = name == "exp_avg_sq" || name == "max_exp_avg_sq";
-      if (of_squares && saved != nullptr && numeric::any_negative(saved->type, saved->bytes)) {
+      if (of_squares && found != nullptr && numeric::any_negative(found->type, found->bytes)) {
         mismatch(path + "/" + name, "holds a negative number, which no step makes there");
       }
       ++known;
