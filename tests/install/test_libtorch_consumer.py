@@ -14,6 +14,7 @@ torch = pytest.importorskip("torch")
 
 from libtorch_build import run, run_well  # noqa: E402
 
+import potl  # noqa: E402
 from potl import _core  # noqa: E402
 from potl._task._data import scan  # noqa: E402
 
@@ -90,6 +91,8 @@ def test_python_verifies_the_structure_and_reaches_no_verdict_without_replay(
     assert {one.result for one in findings} == {"pass"}
     report = json.loads(_core.conclude(opened, findings, policy={}, context={}))
     assert report["verdict"] == "inconclusive"
+    found = potl.verify(honest[1], ledger=False).document["findings"]
+    assert any("only the C++ program" in one["reason"] for one in found)
 
 
 def test_python_reads_the_states_in_its_own_layout(honest: Trained) -> None:

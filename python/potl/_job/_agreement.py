@@ -17,6 +17,12 @@ if TYPE_CHECKING:
 Build = Callable[[], "Task"]
 
 
+def is_of_a_program(core: _core.Job) -> bool:
+    """Whether a C++ program made the job (docs/guide/libtorch.md): no Python task is its task."""
+    task = core.fields()["task"]
+    return isinstance(task, dict) and task.get("frontend") == "libtorch"
+
+
 def open_checked(build: Build, job: Job, *, weights: bool = True) -> Session:
     """A session whose task is the job's.
 
@@ -28,6 +34,8 @@ def open_checked(build: Build, job: Job, *, weights: bool = True) -> Session:
     Raises:
         JobMismatch: It is not; every difference is named.
     """
+    if is_of_a_program(job.core):
+        raise JobMismatch("the job is a C++ program's", "train and verify with it")
     try:
         session = open_unchecked(build, job)
     except _core.MismatchError as error:

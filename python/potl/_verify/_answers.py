@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from .. import _core
 from .._base import _executors, _imports, _progress
-from .._job._agreement import job_of, open_checked, open_unchecked
+from .._job._agreement import is_of_a_program, job_of, open_checked, open_unchecked
 from .._job._job import Job
 from .._task._capture import modules_of
 from ._schema import Schema
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from .._task._task import Task
 
 _NO_TASK = "no task was given to replay with; pass task= (--task)"
+_A_PROGRAM = "only the C++ program whose job it is can replay it: verify with that program"
 
 
 class Answers:
@@ -135,7 +136,7 @@ class Answers:
     def here(self, request: _core.Request) -> _core.AnyMeasurement:
         """A measurement in this process, wherever other requests are answered."""
         if self._session is None:
-            return _core.unanswered(request, _NO_TASK)
+            return _core.unanswered(request, self._no_task)
         with self._session.active():
             return self._replayer.answer(request)
 
@@ -148,6 +149,10 @@ class Answers:
                 return self._schema.step_seconds
         except Exception:  # each request will say what is wrong
             return None
+
+    @functools.cached_property
+    def _no_task(self) -> str:
+        return _A_PROGRAM if is_of_a_program(self._evidence.job) else _NO_TASK
 
     @functools.cached_property
     def _schema(self) -> Schema:
@@ -173,7 +178,7 @@ class Answers:
         until: Callable[[_core.AnyMeasurement], bool],
     ) -> list[_core.AnyMeasurement]:
         if self._session is None:
-            return [_core.unanswered(request, _NO_TASK) for request in requests]
+            return [_core.unanswered(request, self._no_task) for request in requests]
         done: list[_core.AnyMeasurement] = []
         for measurement in self._measured(requests):
             done.append(measurement)

@@ -331,6 +331,12 @@ def test_a_task_that_is_not_the_jobs_has_a_remedy(tmp_path):
     assert str(again) == str(error.value) and again.differences == error.value.differences
 
 
+def test_the_job_of_a_program_is_not_compared_with_a_task(tmp_path):
+    job = create().replace(task={"frontend": "libtorch"})
+    with pytest.raises(JobMismatch, match=r"a C\+\+ program's \(train and verify with it"):
+        record(tasks.plain, tmp_path / "run", job=job)
+
+
 def test_a_session_refuses_another_seed():
     with pytest.raises(UsageError, match="the job's seed is 7"):
         Session.open(tasks.plain, seed=8, job=create())
