@@ -81,6 +81,18 @@ def test_what_hides_where_no_gradient_is_is_not_accepted(
     assert any(where in f["reason"] for f in played.report["findings"])
 
 
+def test_an_average_that_an_honest_model_keeps_is_accepted(play: Play) -> None:
+    played = play(**ELSEWHERE, teacher=1, seed=11)
+    assert (played.verdict, played.rules()) == ("accepted", set())
+
+
+def test_what_hides_in_an_average_where_no_gradient_is_is_not_accepted(play: Play) -> None:
+    played = play(**ELSEWHERE, teacher=1, cheat="teacher", by=1e-8)
+    assert (played.verdict, played.rules()) == ("inconclusive", set())
+    reasons = [f["reason"] for f in played.report["findings"]]
+    assert any("buffers/teacher where it has no gradient" in one for one in reasons)
+
+
 @pytest.mark.parametrize(
     ("cheat", "by", "rule"),
     [

@@ -9,6 +9,7 @@
 //   exact       0: the task brings no exact arithmetic
 //   optimizer   sgd (default), adam, or adam_alone without decay
 //   dark        1: some inputs are 0 in all samples
+//   teacher     1: the model keeps an average of its first weights
 //   seed        of the job; 7 by default
 //   way         in which the trainer computes, as another machine would (workload::perturb)
 //   losses      other: the client's losses are others than those of the job and the trainer
@@ -80,7 +81,15 @@ pl::task build(const words& told) {
   out.data = {pattern({samples, 100}, 65537),
               at::arange(std::int64_t{samples}, at::kLong).remainder(5)};
   if (told.count("dark") != 0) out.data[0].slice(1, 0, dark).zero_();
-  out.losses = [net](const pl::tensors& batch) mutable {
+  at::Tensor teacher;
+  if (told.count("teacher") != 0) {
+    teacher = net->register_buffer("teacher", at::zeros_like(net->first->weight).detach());
+  }
+  out.losses = [net, teacher](const pl::tensors& batch) mutable {
+    if (teacher.defined()) {
+      const at::NoGradGuard no_grad;
+      teacher.mul_(0.9).add_(net->first->weight, 0.1);
+    }
     return torch::cross_entropy_loss(net(batch[0]), batch[1], {}, at::Reduction::None);
   };
   out.batch_size = 16;
