@@ -8,7 +8,10 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeGuard
 
+from torch import nn
+
 from .._base._errors import Problem
+from .._task._capture import is_torchs
 
 if TYPE_CHECKING:
     from .._task._task import Task
@@ -112,5 +115,8 @@ def _is_list(value: object) -> TypeGuard[list[Any] | deque[Any]]:
 
 
 def _holders(task: Task) -> list[Any]:
-    """Objects in whose attributes a task could keep state."""
-    return [*task.model.modules(), task, *([task.loss] if hasattr(task.loss, "__dict__") else [])]
+    """Objects in whose attributes a task could keep state. Those of torch's hide none."""
+    beside = [task.loss, *task.state.values()]
+    beside += [one for one in (*task.optimizers, *task.schedulers) if not is_torchs(one)]
+    beside += task.ema.modules() if isinstance(task.ema, nn.Module) else [task.ema]
+    return [*task.model.modules(), task, *(one for one in beside if hasattr(one, "__dict__"))]

@@ -43,7 +43,7 @@ _CLOSE = 1e-3
 _KEEP_IT = (
     "pass state={name: an object with state_dict and load_state_dict}, which may be a small class "
     "of yours that reads and writes the attribute of another's module; in a module of your own, "
-    "make it a buffer"
+    "make it a buffer, in an optimizer an option of its groups"
 )
 _HIDDEN = (
     f"something keeps state that a checkpoint does not hold, such as a Python attribute: {_KEEP_IT}"

@@ -253,6 +253,67 @@ class CountingFromOne(Counting):
     rest = 4
 
 
+class Warming(torch.optim.SGD):
+    """Makes half of its first 1,000 updates."""
+
+    calls = 0
+
+    def step(self, closure=None):
+        self.calls += 1
+        for parameter in self.param_groups[0]["params"] if self.calls <= 1000 else ():
+            parameter.grad.mul_(0.5)
+        return super().step(closure)
+
+
+class WarmingByGroup(torch.optim.SGD):
+    """The same with its count in view."""
+
+    def __init__(self, parameters, **options):
+        super().__init__(parameters, **options)
+        self.param_groups[0]["calls"] = 0
+
+    def step(self, closure=None):
+        (group,) = self.param_groups
+        group["calls"] += 1
+        for parameter in group["params"] if group["calls"] <= 1000 else ():
+            parameter.grad.mul_(0.5)
+        return super().step(closure)
+
+
+class LateAverage:
+    """Copies the weights at first, and counts how often."""
+
+    def __init__(self, model):
+        self.updates = 0
+        self.weights = [one.detach().clone() for one in model.parameters()]
+
+    def update(self, model):
+        self.updates += 1
+        for kept, now in zip(self.weights, model.parameters(), strict=True):
+            kept.lerp_(now.detach(), 1.0 if self.updates <= 1000 else 0.01)
+
+    def state_dict(self):
+        return {"weights": self.weights}
+
+    def load_state_dict(self, state):
+        for kept, now in zip(self.weights, state["weights"], strict=True):
+            kept.copy_(now)
+
+
+class LateAverageInView(LateAverage):
+    def state_dict(self):
+        return {"weights": self.weights, "updates": self.updates}
+
+    def load_state_dict(self, state):
+        super().load_state_dict(state)
+        self.updates = state["updates"]
+
+
+def averaged(kind):
+    model = tasks.mlp()
+    return tasks.task(model, ema=kind(model))
+
+
 class Summing(Task):
     """Accumulates over several calls of the step, as loops of PyTorch do."""
 
@@ -429,6 +490,13 @@ PROBLEMS = {
     ),
     "a count that acts before the next multiple": (
         lambda: own(CountingFromOne), "a number that counts up", "buffer",
+    ),
+    "a count of an optimizer": (
+        lambda: with_optimizer(lambda p: Warming(p, lr=0.1)),
+        "a number that counts up", "an option of its groups",
+    ),
+    "a count of an average": (
+        lambda: averaged(LateAverage), "a number that counts up", "state_dict",
     ),
     "gradients summed over four steps": (
         lambda: counted(Summing), "adds to gradients that the one before left", "accumulate=",
@@ -620,6 +688,8 @@ def sized_in_build():
     recent(tuple),
     lambda: counted(ClearingLast),
     lambda: counted(Alternating),
+    lambda: with_optimizer(lambda p: WarmingByGroup(p, lr=0.1)),
+    lambda: averaged(LateAverageInView),
     lambda: tasks.task(Legible()),
     lambda: tasks.task(Logging()),
     lambda: tasks.task(Noting()),
