@@ -7,6 +7,8 @@
 - Data loaders run outside the block.
 - Threads that are started inside do not compute as stock silently: what is not exact is refused.
 - Compiled callables run as eager code.
+- TorchScript is refused: its later calls have other derivatives, of other operators, than its first
+  one in a process.
 - CUDA graphs are refused: operators that one repeats are not looked up again, and numbers that it
   drew would be drawn again.
 - Einstein sums of three and more operands are contracted from left to right, whether there is a
@@ -77,6 +79,8 @@ class Patches:
             self.put(torch, "compile", _compile)
             self.put(torch.cuda.CUDAGraph, "capture_begin", _refuse_graph)
             self.put(torch.cuda.CUDAGraph, "replay", _refuse_graph)
+            self.put(torch._C.ScriptFunction, "__call__", _refuse_script)
+            self.put(torch._C.ScriptMethod, "__call__", _refuse_script)
             self.compiled()
 
     def __exit__(self, *error: object) -> None:
@@ -254,6 +258,20 @@ def _refuse_graph(method: Callable[..., Any]) -> Callable[..., Any]:
                 "train without torch.cuda.graph and make_graphed_callables, or in stock arithmetic",
             )
         return method(*args, **kwargs)
+
+    return refuse
+
+
+def _refuse_script(call: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(call)
+    def refuse(script: Any, *args: Any, **kwargs: Any) -> Any:
+        if _is_on() and not module().lets_through():
+            raise NotReproducible(
+                f"TorchScript computes {script.name} by other operators once it was called",
+                "call the Python function or module itself, without torch.jit.script and "
+                "torch.jit.trace",
+            )
+        return call(script, *args, **kwargs)
 
     return refuse
 

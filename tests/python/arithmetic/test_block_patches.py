@@ -19,7 +19,7 @@ import potl
 
 pytest.importorskip("potl._torch", reason="potl was built without torch")
 
-from potl._arithmetic import _block_patches, _library
+from potl._arithmetic import _arithmetic, _block_patches, _library
 from potl._arithmetic._block_patches import patches
 
 A = torch.linspace(-1, 1, 21).view(3, 7)
@@ -47,6 +47,8 @@ def replaced() -> list[Any]:
         _thread.start_new_thread,
         torch.cuda.CUDAGraph.capture_begin,
         torch.cuda.CUDAGraph.replay,
+        torch._C.ScriptFunction.__call__,
+        torch._C.ScriptMethod.__call__,
     ]
 
 
@@ -330,6 +332,34 @@ def test_a_graph_of_cuda_is_refused_inside(method: str, monkeypatch: pytest.Monk
     assert called == []
     getattr(graph, method)("another")
     assert called == ["another"]
+
+
+# ---------------------------------------------------------------------- TorchScript
+
+
+def curve(x: torch.Tensor) -> torch.Tensor:
+    return x * 0.5 * (1.0 + torch.tanh(0.8 * x * (1 + 0.045 * x * x)))
+
+
+class Curve(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return curve(x)
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")
+@pytest.mark.parametrize("kind", ["function", "module", "traced"])
+def test_torchscript_is_refused_inside(kind: str) -> None:
+    script: Any = torch.jit.trace(curve, A) if kind == "traced" else None
+    script = script or torch.jit.script(curve if kind == "function" else Curve())
+    with (
+        potl.deterministic(),
+        pytest.raises(potl.NotReproducible, match=r"TorchScript .* without torch.jit.script"),
+    ):
+        script(A)
+    assert torch.allclose(script(A), curve(A))
+    # Where potl measures noise, it may run.
+    with _arithmetic.block("ord32", lenient=True):
+        assert torch.allclose(script(A), curve(A))
 
 
 # ---------------------------------------------------------------------- contractions
