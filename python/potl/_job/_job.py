@@ -237,7 +237,13 @@ class Job:
         from ._draft import order_of
         from ._first_batches import batch_differences
         from ._first_steps import agreed_ends
-        from ._recipe import code_differences, describe, differences, without_code
+        from ._recipe import (
+            code_differences,
+            describe,
+            differences,
+            order_differences,
+            without_code,
+        )
         from ._settings import setting_differences
 
         core, task = self.core, session.task
@@ -261,6 +267,7 @@ class Job:
         set_here, set_there = own.pop("settings"), agreed.pop("settings", None)
         found += list(code_differences(agreed, own))
         found += list(differences(without_code(agreed), without_code(own)))
+        found += list(order_differences(agreed, own))
         if core.arithmetic == _arithmetic.STOCK:  # no other depends on them
             found += list(setting_differences(set_there, set_here))
         facts = scan(task.dataset)

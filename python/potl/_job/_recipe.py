@@ -46,6 +46,7 @@ def describe(task: Task, build: Any) -> Description:
         "class": type(task).__qualname__,
         "model": _model(task.model),
         "optimizers": [_optimizer(optimizer) for optimizer in task.optimizers],
+        "stepped": _stepped(task),
         "schedulers": [_scheduler(scheduler) for scheduler in task.schedulers],
         "scheduler_interval": task.scheduler_interval,
         "loss": _callable(task.loss),
@@ -109,9 +110,23 @@ def code_differences(agreed: Description, own: Description) -> Iterator[str]:
     yield f"the source code of {what} is another than agreed, where comments count too"
 
 
+def order_differences(agreed: Description, own: Description) -> Iterator[str]:
+    """One sentence for each optimizer that has the parameters in another order. Jobs of earlier
+    builds do not say in which."""
+    there, here = agreed.get("stepped"), own["stepped"]
+    if not (isinstance(there, list) and isinstance(here, list) and len(there) == len(here)):
+        return
+    for index, (a, b) in enumerate(zip(there, here, strict=True)):
+        if a != b:
+            yield (
+                f"optimizers/{index} steps other parameters than agreed, or the same in another "
+                "order: a set has another order in each process, so sort what build() takes from it"
+            )
+
+
 def without_code(of: Description) -> Description:
     """What `differences` compares."""
-    return {key: value for key, value in of.items() if key not in ("code", "sources")}
+    return {key: value for key, value in of.items() if key not in ("code", "sources", "stepped")}
 
 
 Options: TypeAlias = "list[list[dict[str, object]]]"
@@ -234,6 +249,20 @@ def _optimizer(optimizer: torch.optim.Optimizer) -> Description:
             for group in optimizer.param_groups
         ],
     }
+
+
+def _stepped(task: Task) -> list[_core.Json]:
+    """For each optimizer a digest of the names of its parameters, which its state only numbers."""
+    names = {
+        id(parameter): prefix + name
+        for prefix, module in modules_of(task.model)
+        for name, parameter in module._parameters.items()
+    }
+    groups = (
+        [[names.get(id(parameter)) for parameter in group["params"]] for group in each.param_groups]
+        for each in task.optimizers
+    )
+    return [hashlib.sha256(_core.canonical_json(each)).hexdigest() for each in groups]
 
 
 def _scheduler(scheduler: Scheduler) -> Description:

@@ -225,6 +225,29 @@ def test_what_differs_from_the_job_is_named(edit, monkeypatch):
         assert any(DIFFERENCES[edit] in text for text in job.differences(session))
 
 
+def in_order(names):
+    """As from a set, which has another order in each process."""
+
+    def build():
+        model = tasks.mlp()
+        named = dict(model.named_parameters())
+        return tasks.task(model, torch.optim.SGD([named[one] for one in names], lr=0.1))
+
+    return build
+
+
+def test_who_steps_the_parameters_in_another_order_is_told():
+    names = [name for name, _ in tasks.mlp().named_parameters()]
+    job = create(in_order(names))
+    with Session.open(in_order(names[::-1]), seed=7, job=job) as session:
+        (said,) = job.differences(session)
+        assert said.startswith("optimizers/0 steps other parameters than agreed, or the same in ")
+        assert said.endswith("sort what build() takes from it")
+        # Jobs of earlier builds do not say it.
+        task = {k: v for k, v in job.core.fields()["task"].items() if k != "stepped"}
+        assert job.replace(task=task).differences(session) == []
+
+
 def test_a_task_with_other_numbers_of_optimizers_can_be_opened_and_is_named():
     job = create(tasks.several)
     with Session.open(tasks.plain, seed=7, job=job) as session:
