@@ -99,6 +99,9 @@ class Workload:
         self, state: _core.State, step: int, logged: bool
     ) -> tuple[_core.Status, str] | None:
         found = self._schema.problem(state, step, logged=logged)
+        # The laws are what this machine's own first steps make.
+        if found is not None and (other := self.other_first_steps()):
+            return "unrepeatable", other
         if found is not None and found.rule == "agreed.schema":
             certain = self._schema.problem(state, step, logged=logged, grown=True)
             if certain is None:

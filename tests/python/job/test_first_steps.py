@@ -316,6 +316,37 @@ def test_a_verifier_on_another_machine_rejects_nothing(
     assert not any(one.result == "reject" for one in report.findings)
 
 
+class Naming(torch.optim.SGD):
+    """Keeps what it counts under another name in another version of its library."""
+
+    def step(self, closure: Any = None) -> Any:
+        name = "count" if _machine["from"] == math.inf else "updates"
+        for parameter in self.param_groups[0]["params"]:
+            self.state[parameter][name] = self.state[parameter].get(name, 0) + 1
+        return super().step(closure)
+
+
+def naming() -> potl.Task:
+    model = nn.Linear(8, 4)
+    return tasks.task(model, Naming(model.parameters(), lr=0.1))
+
+
+@pytest.mark.parametrize("checks", CHECKS, ids=NAMES)
+def test_a_verifier_whose_states_have_another_form_rejects_nothing(
+    checks: list[Any], tmp_path: Path
+) -> None:
+    job = create(naming)
+    without = without_pins(job)
+    run = potl.record(naming, tmp_path / "run", job=job)
+    earlier = potl.record(naming, tmp_path / "earlier", job=without)
+    another_machine()
+    report = verified(run, job, naming, checks=checks or None)
+    assert report.verdict == "inconclusive", report.json()
+    assert OTHER_BITS.format(1) in report.json()
+    report = verified(earlier, without, naming, checks=checks or None)
+    assert report.verdict == "rejected" and "has not the agreed form" in report.json()
+
+
 @pytest.mark.parametrize(
     ("build", "checks"),
     [(weighing, CHECKS[2]), (stepping, CHECKS[1]), (reporting, CHECKS[0])],
