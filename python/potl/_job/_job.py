@@ -267,7 +267,7 @@ class Job:
         set_here, set_there = own.pop("settings"), agreed.pop("settings", None)
         found += list(code_differences(agreed, own))
         found += list(differences(without_code(agreed), without_code(own)))
-        found += list(order_differences(agreed, own))
+        found += list(order_differences(agreed, task))
         if core.arithmetic == _arithmetic.STOCK:  # no other depends on them
             found += list(setting_differences(set_there, set_here))
         facts = scan(task.dataset)

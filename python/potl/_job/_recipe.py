@@ -110,11 +110,11 @@ def code_differences(agreed: Description, own: Description) -> Iterator[str]:
     yield f"the source code of {what} is another than agreed, where comments count too"
 
 
-def order_differences(agreed: Description, own: Description) -> Iterator[str]:
+def order_differences(agreed: Mapping[str, _core.Json], task: Task) -> Iterator[str]:
     """One sentence for each optimizer that has the parameters in another order. Jobs of earlier
     builds do not say in which."""
-    there, here = agreed.get("stepped"), own["stepped"]
-    if not (isinstance(there, list) and isinstance(here, list) and len(there) == len(here)):
+    there, here = agreed.get("stepped"), _stepped(task)
+    if not isinstance(there, list) or len(there) != len(here):
         return
     for index, (a, b) in enumerate(zip(there, here, strict=True)):
         if a != b:

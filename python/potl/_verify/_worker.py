@@ -17,6 +17,7 @@ from .._base import _executors, _imports
 from .._base._errors import JobMismatch, MismatchError, PotlError, UsageError
 from .._job._agreement import Build, job_of, open_unchecked
 from .._job._first_batches import batch_differences
+from .._job._recipe import order_differences
 from .._remote._remote import again
 from ._schema import Schema
 from ._workload import replayer_of
@@ -141,10 +142,11 @@ def fulfil(setup: Setup, request: _core.Request) -> _core.AnyMeasurement:
 
 def _opened(build: Build, job: Job) -> Session:
     """A session of the task that the parent has compared with the job; but the machine may be
-    another one.
+    another one, and the process is.
     """
     session = open_unchecked(build, job)
-    other = list(batch_differences(session, job.core))
+    other = list(order_differences(job.core.fields()["task"], session.task))
+    other += batch_differences(session, job.core)
     if other:
         session.close()
         raise JobMismatch(other)

@@ -243,18 +243,31 @@ def test_a_verifier_is_told_and_gives_no_verdict(tmp_path: Path) -> None:
         potl.rederive(transformed, run)
 
 
-def test_a_worker_on_another_machine_answers_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def stepping_a_set() -> potl.Task:
+    """As build() is in a process in which a set of names has another order."""
+    built = tasks.plain()
+    named = [parameter for _, parameter in built.model.named_parameters()]
+    optimizer = torch.optim.SGD(named[:: -1 if _machine["adds"] else 1], lr=0.1, momentum=0.9)
+    return tasks.task(built.model, optimizer)
+
+
+@pytest.mark.parametrize(
+    ("build", "what"),
+    [(transformed, OTHER_BITS.format(1)), (stepping_a_set, "optimizers/0 steps other parameters")],
+    ids=["batches", "order of parameters"],
+)
+def test_a_worker_that_makes_something_else_answers_nothing(
+    build: Callable[[], potl.Task], what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    job = create(transformed)
-    run = potl.record(transformed, tmp_path / "run", job=job)
+    job = create(build)
+    run = potl.record(build, tmp_path / "run", job=job)
     note = str(run.commit())
     evidence = potl._core.Evidence.open(str(run.path), job=job.core, commitment=note)
     setup = _worker.Setup.of(
         Place.of(run.path),
         evidence,
         note=note,
-        task=f"{__name__}:transformed",
+        task=f"{__name__}:{build.__name__}",
         timeout=None,
         state_bytes=evidence.load_state(0).nbytes,
         max_checkpoint_bytes=None,
@@ -263,7 +276,7 @@ def test_a_worker_on_another_machine_answers_nothing(
     monkeypatch.setattr(_worker, "_refused", None)
     another_machine()
     request = potl._core.SegmentRequest(start=0, end=4)
-    with pytest.raises(potl.JobMismatch, match=OTHER_BITS.format(1)):
+    with pytest.raises(potl.JobMismatch, match=what):
         _worker.fulfil(setup, request)
     _machine["adds"] = 0.0  # it is not built again for each request
     with pytest.raises(potl.JobMismatch):
