@@ -17,6 +17,7 @@ import numpy as np
 import torch
 
 from .._base._errors import NotReplayable, Problem
+from ._records import contents_of
 
 # Deeper nesting than this is not data.
 _MAX_DEPTH = 64
@@ -26,7 +27,8 @@ def sample_bytes(sample: Any, name: str = "sample") -> bytes:
     """The canonical bytes of what a data set returned for one index, or of a batch.
 
     Args:
-        sample: Tensors, NumPy arrays, PIL images, numbers, texts, and containers of them.
+        sample: Tensors, NumPy arrays, PIL images, numbers, texts, and containers, data
+            classes or graphs of them.
         name: Of it, in messages.
 
     Raises:
@@ -82,8 +84,8 @@ def _write(value: Any, parts: list[bytes], path: str, depth: int) -> None:
         parts.append((b"[" if isinstance(value, list) else b"(") + _u64(len(value)))
         for index, item in enumerate(value):
             _write(item, parts, f"{path}[{index}]", depth + 1)
-    elif isinstance(value, Mapping):
-        _write_mapping(value, parts, path, depth)
+    elif (contents := contents_of(value)) is not None:
+        _write_mapping(contents, parts, path, depth)
     elif _is_image(value):
         _write_sized(b"p", value.mode.encode(), parts)
         parts.append(struct.pack("<QQ", *value.size))
@@ -141,6 +143,6 @@ def _refusal(value: Any, path: str, name: str = "") -> NotReplayable:
             what=f"{path} is a {name}, which has no canonical bytes to hash",
             where="dataset",
             remedy="return tensors, NumPy arrays, PIL images, numbers, strings, bytes, tuples, "
-            "lists or dicts",
+            "lists, dicts or data classes",
         )
     )

@@ -15,6 +15,7 @@ import torch
 from torch import nn
 
 from .._base._errors import UsageError
+from ._records import fields_of, with_fields
 
 if torch.distributed.is_available():
     # Functions of this module hold the process group that exists when it is imported, which torch
@@ -439,8 +440,9 @@ def batch_length(batch: Any) -> int:
     """Samples in a collated batch: the size of dimension 0 of its first tensor."""
     if isinstance(batch, torch.Tensor):
         return batch.shape[0] if batch.dim() else 0
-    if isinstance(batch, Mapping):
-        return next((n for n in map(batch_length, batch.values()) if n), 0)
+    named = batch if isinstance(batch, Mapping) else fields_of(batch)
+    if named is not None:
+        return next((n for n in map(batch_length, named.values()) if n), 0)
     if isinstance(batch, (list, tuple)):
         if batch and isinstance(batch[0], (str, bytes)):
             return len(batch)
@@ -477,6 +479,9 @@ def select_samples(batch: Any, which: slice | torch.Tensor, count: int) -> Any:
     if isinstance(batch, Mapping):
         cut = {key: select_samples(value, which, count) for key, value in batch.items()}
         return cut if type(batch) is dict else type(batch)(cut)  # type: ignore[call-arg]
+    if (named := fields_of(batch)) is not None:
+        cut = {key: select_samples(value, which, count) for key, value in named.items()}
+        return with_fields(batch, cut)
     if isinstance(batch, (list, tuple)):
         if len(batch) == count and batch and isinstance(batch[0], (str, bytes, int, float)):
             picked = (
@@ -493,9 +498,11 @@ def select_samples(batch: Any, which: slice | torch.Tensor, count: int) -> Any:
 
 
 def to_device(batch: Any, device: torch.device) -> Any:
-    """`batch` with its tensors on `device`."""
+    """`batch` with its tensors on `device`; an object with a method `to` moves itself."""
     if isinstance(batch, torch.Tensor):
         return batch.to(device, non_blocking=True)
+    if callable(getattr(batch, "to", None)):
+        return batch.to(device)
     if isinstance(batch, Mapping):
         moved = {key: to_device(value, device) for key, value in batch.items()}
         return moved if type(batch) is dict else type(batch)(moved)  # type: ignore[call-arg]
@@ -503,6 +510,8 @@ def to_device(batch: Any, device: torch.device) -> Any:
         return type(batch)(*(to_device(value, device) for value in batch))
     if isinstance(batch, (list, tuple)):
         return type(batch)(to_device(value, device) for value in batch)
+    if (named := fields_of(batch)) is not None:
+        return with_fields(batch, {key: to_device(value, device) for key, value in named.items()})
     return batch
 
 

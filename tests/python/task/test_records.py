@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Samples and batches that are objects: data classes, graphs, and what moves itself to a device."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+import types
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import potl
+from potl._task._sample_bytes import sample_bytes
+from potl._task._task import select_samples, split_batch, to_device
+
+
+@dataclasses.dataclass(frozen=True)
+class Sample:
+    x: Tensor
+    y: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Batch:
+    x: Tensor
+    y: Tensor
+    size: int = dataclasses.field(init=False, default=0)
+
+
+ROWS = [Sample(torch.full((3,), float(i % 4)), i % 2) for i in range(12)]
+
+
+def collate(rows: list[Sample]) -> Batch:
+    return Batch(torch.stack([row.x for row in rows]), torch.tensor([row.y for row in rows]))
+
+
+class OfRecords(potl.Task):
+    def compute_loss(self, batch: Batch, reduction: str = "mean") -> Tensor:
+        return nn.functional.cross_entropy(self.model(batch.x), batch.y, reduction=reduction)
+
+
+def build() -> potl.Task:
+    model = nn.Linear(3, 2)
+    return OfRecords(
+        model,
+        torch.optim.SGD(model.parameters(), lr=0.1),
+        ROWS,
+        batch_size=4,
+        epochs=1,
+        accumulate=2,
+        collate_fn=collate,
+    )
+
+
+class Graph:
+    """What torch_geometric.data.data.BaseData is to potl."""
+
+    def __init__(self, **values: Any) -> None:
+        self._values = values
+
+    def to_dict(self) -> dict[str, Any]:
+        return dict(self._values)
+
+
+def test_a_run_on_data_classes_is_accepted(tmp_path: Path) -> None:
+    job = potl.Job.create(build, seed=3, checkpoint_every=1)
+    assert job.core.arithmetic == "ord32"
+    run = potl.record(build, tmp_path / "run", job=job)
+    report = potl.verify(run, job=job, commitment=run.commit(), task=build, ledger=None)
+    assert report.verdict == "accepted", report.sentence
+
+
+def test_a_data_class_is_hashed_by_all_its_fields() -> None:
+    one = Sample(torch.zeros(2), 1)
+    assert sample_bytes(one) == sample_bytes({"y": 1, "x": torch.zeros(2)})
+    for other in (Sample(torch.ones(2), 1), Sample(torch.zeros(2), 0)):
+        assert sample_bytes(other) != sample_bytes(one)
+    with pytest.raises(potl.NotReplayable, match=r"sample\['y'\] is a builtins.object"):
+        sample_bytes(dataclasses.replace(one, y=object()))  # type: ignore[arg-type]
+    with pytest.raises(potl.NotReplayable, match="no canonical bytes"):
+        sample_bytes(Sample)
+
+
+def test_a_graph_is_hashed_by_what_it_holds(monkeypatch: pytest.MonkeyPatch) -> None:
+    graph = Graph(x=torch.zeros(2, 3), edge_index=torch.tensor([[0, 1], [1, 0]]))
+    with pytest.raises(potl.NotReplayable, match="no canonical bytes"):
+        sample_bytes(graph)
+    package = types.ModuleType("torch_geometric.data.data")
+    package.BaseData = Graph  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, package.__name__, package)
+    assert sample_bytes([graph]) == sample_bytes([graph.to_dict()])
+    other = Graph(**{**graph.to_dict(), "x": torch.ones(2, 3)})
+    assert sample_bytes([other]) != sample_bytes([graph])
+
+
+def test_a_data_class_is_cut_into_micro_batches() -> None:
+    batch = collate(ROWS[:4])
+    (first, share), (second, _) = split_batch(batch, 2)
+    assert share == 0.5 and (len(first.x), len(second.y)) == (2, 2)
+    assert torch.equal(second.x, batch.x[2:]) and batch.x.shape == (4, 3)
+    assert select_samples(batch, torch.tensor([3]), 4).y.tolist() == [1]
+
+
+def test_batches_are_moved_with_what_they_hold() -> None:
+    meta = torch.device("meta")
+    moved = to_device([collate(ROWS[:4]), 5], meta)
+    assert moved[0].x.device == moved[0].y.device == meta and moved[1] == 5
+    # Lengths of packed sequences stay on the CPU, as the sequence itself knows.
+    packed = nn.utils.rnn.pack_sequence([torch.zeros(3, 2), torch.zeros(2, 2)])
+    there = to_device({"words": packed}, meta)["words"]
+    assert there.data.device == meta and there.batch_sizes.device.type == "cpu"
