@@ -71,15 +71,12 @@ constexpr hint hints[] = {
     {"_scaled_dot_product_",
      "call torch.nn.functional.scaled_dot_product_attention in Python, where a block composes "
      "it on a GPU as on the CPU"},
-    {"_cdist", "write it as (a[:, None] - b[None]).square().sum(-1).sqrt()"},
-    {"_euclidean_dist", "write it as (a[:, None] - b[None]).square().sum(-1).sqrt()"},
     {"_pdist", "write it as (a[:, None] - b[None]).square().sum(-1).sqrt()"},
     {"_logcumsumexp", "with m = x.amax(0, keepdim=True): (x - m).exp().cumsum(0).log() + m"},
     {"logcumsumexp", "with m = x.amax(0, keepdim=True): (x - m).exp().cumsum(0).log() + m"},
     {"hist", "torch.bucketize finds the bins, torch.bincount without weights counts"},
     {"_hist", "torch.bucketize finds the bins, torch.bincount without weights counts"},
     {"bincount", "torch.zeros(n).index_add(0, index, weights)"},
-    {"affine_grid_generator", "multiply theta by a grid from torch.linspace with torch.bmm"},
 };
 
 std::string remedy_for(const std::string& name) {

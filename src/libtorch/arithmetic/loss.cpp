@@ -305,9 +305,6 @@ void register_loss(registrar& r) {
              "multilabel_margin_loss_forward.output", "multilabel_margin_loss_backward",
              "multilabel_margin_loss_backward.grad_input"},
             "use cross_entropy, or write the margin with clamp and sum");
-  r.refused({"_ctc_loss", "_ctc_loss.Tensor", "_ctc_loss_backward", "_ctc_loss_backward.Tensor"},
-            "there is no reproducible form yet: compute this loss outside the block, or use "
-            "cross_entropy on aligned targets");
 }
 
 }  // namespace potl::libtorch::dispatch

@@ -2,6 +2,7 @@
 // Matrix products. With beta and alpha: alpha (A B) is rounded, then beta C, then their sum;
 // factors of 1 are not applied, and beta = 0 ignores C, whatever is in it.
 #include <ATen/core/Tensor.h>
+#include <ATen/ops/_grouped_mm_ops.h>
 #include <ATen/ops/addbmm_ops.h>
 #include <ATen/ops/addmm_ops.h>
 #include <ATen/ops/addmv_ops.h>
@@ -11,6 +12,7 @@
 #include <ATen/ops/mm_ops.h>
 #include <ATen/ops/mv_ops.h>
 #include <ATen/ops/vdot_ops.h>
+#include <ATen/ops/zeros.h>
 
 #include "operand.hpp"
 #include "products.hpp"
@@ -100,6 +102,37 @@ Tensor& bmm_out(const Tensor& a, const Tensor& b, Tensor& out) {
   return product_into("bmm", a, b, out) ? out : write_out(product("bmm", a, b), out);
 }
 
+/// One product for each group: of rows of `a`, of columns of `b`, or of the terms where both are
+/// matrices. `ends` says where groups end; what is behind the last one gets +0.
+Tensor grouped_mm(const Tensor& a, const Tensor& b, const std::optional<Tensor>& ends,
+                  const std::optional<Tensor>& bias, std::optional<c10::ScalarType> type) {
+  const char* name = "grouped_mm";
+  TORCH_CHECK(!bias.has_value() || !bias->defined(), name, ": a bias is not supported");
+  TORCH_CHECK(!type || *type == a.scalar_type(), name, ": expected a result of type ",
+              a.scalar_type());
+  const bool of_rows = a.dim() == 2, of_columns = b.dim() == 2, of_terms = of_rows && of_columns;
+  if (!of_rows && !of_columns) return bmm(a, b);
+  TORCH_CHECK(ends.has_value() && ends->dim() == 1, name, ": expected a vector offs");
+  const std::int64_t groups = ends->size(0), axis = of_rows && !of_terms ? 0 : 1;
+  const std::int64_t total = axis == 0 || of_terms ? a.size(axis) : b.size(1);
+  TORCH_CHECK((of_rows || a.size(0) == groups) && (of_columns || b.size(0) == groups), name,
+              ": sizes ", a.sizes(), " and ", b.sizes(), " do not fit ", groups, " groups");
+  const Tensor places = ends->to(at::kCPU, at::kLong).contiguous();
+  const std::int64_t rows = a.size(-2), columns = b.size(-1);
+  const Tensor out = of_terms ? at::zeros({groups, rows, columns}, a.options())
+                              : at::zeros({rows, columns}, a.options());
+  std::int64_t start = 0;
+  for (std::int64_t i = 0; i < groups; ++i) {
+    const std::int64_t end = places.const_data_ptr<std::int64_t>()[i];
+    TORCH_CHECK(start <= end && end <= total, name, ": offs must ascend, to at most ", total);
+    const Tensor left = of_rows ? a.slice(axis, start, end) : a.select(0, i);
+    const Tensor right = of_columns ? b.slice(of_terms ? 0 : 1, start, end) : b.select(0, i);
+    (of_terms ? out.select(0, i) : out.slice(axis, start, end)).copy_(mm(left, right));
+    start = end;
+  }
+  return out;
+}
+
 }  // namespace
 
 void register_matmul(registrar& r) {
@@ -118,7 +151,8 @@ void register_matmul(registrar& r) {
   r.kernel<but_integers<ops::addbmm, addbmm>>("addbmm", sums, {"addbmm_", "addbmm.out"});
   r.kernel<but_integers<ops::addmv, addmv>>("addmv", sums, {"addmv_", "addmv.out"});
   r.composed({"mv.out", "dot.out", "vdot.out", "_foreach_mm", "linear.out"}, "matrix products");
-  r.refused({"_addmm_activation", "_addmm_activation.out", "_grouped_mm", "_scaled_mm"},
+  r.kernel<but_integers<ops::_grouped_mm, grouped_mm>>("_grouped_mm", note);
+  r.refused({"_addmm_activation", "_addmm_activation.out", "_scaled_mm"},
             "use torch.nn.functional.linear");
 }
 

@@ -5,14 +5,17 @@
 
 #include <algorithm>
 #include <bitset>
+#include <cmath>
 #include <limits>
 
 #include <ATen/WrapDimUtilsMulti.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/amax_ops.h>
 #include <ATen/ops/amin_ops.h>
+#include <ATen/ops/bincount.h>
 #include <ATen/ops/cumprod_ops.h>
 #include <ATen/ops/cumsum_ops.h>
+#include <ATen/ops/histc_ops.h>
 #include <ATen/ops/max_ops.h>
 #include <ATen/ops/min_ops.h>
 #include <ATen/ops/prod_ops.h>
@@ -306,6 +309,22 @@ std::tuple<Tensor, Tensor> sort(keys_t keys, const Tensor& x, std::optional<bool
                                 bool descending) {
   return at::_ops::sort_stable::redispatch(keys & below, x, true, dim, descending);
 }
+
+Tensor histc(const Tensor& x, std::int64_t bins, const Scalar& min, const Scalar& max) {
+  TORCH_CHECK(bins > 0, "torch.histc(): bins must be > 0, but got ", bins);
+  const Tensor all = x.to(compute_type("histc", x.scalar_type())).reshape(-1);
+  auto low = min.toDouble(), high = max.toDouble();
+  if (low == high && all.numel() > 0) {
+    low = all.min().item<double>();
+    high = all.max().item<double>();
+  }
+  if (low == high) low -= 1, high += 1;
+  TORCH_CHECK(std::isfinite(low) && std::isfinite(high) && low < high, "torch.histc(): range of [",
+              low, ", ", high, "] is not finite, or empty");
+  const Tensor inside = all.masked_select((all >= low) & (all <= high));
+  const Tensor bin = ((inside - low) * bins / (high - low)).to(at::kLong).clamp_max(bins - 1);
+  return at::bincount(bin, {}, bins).to(x.scalar_type());
+}
 }  // namespace
 
 void register_reductions(registrar& r) {
@@ -321,6 +340,8 @@ void register_reductions(registrar& r) {
   r.kernel<but_integers<ops::prod, prod_all>>("prod", tree);
   r.kernel<but_integers<ops::prod_dim_int, prod_dim>>("prod.dim_int", tree, {"prod.int_out"});
   r.kernel<trace>("trace", tree);
+  r.kernel<but_integers<ops::histc, histc>>(
+      "histc", "counts by the bin (x - min) bins / (max - min), left to right", {"histc.out"});
   r.kernel<vector_norm>("linalg_vector_norm", tree, {"linalg_vector_norm.out"});
   r.kernel<norm_all>("norm.Scalar", tree);
   r.kernel<norm_all_typed>("norm.ScalarOpt_dtype", tree);

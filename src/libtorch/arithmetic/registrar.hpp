@@ -131,7 +131,8 @@ class registrar {
   group(exact) group(matmul) group(accumulation) group(embedding) group(pooling) group(upsampling) \
       group(convolution) group(sums) group(signs) group(functions) group(activations)              \
           group(quotients) group(reductions) group(optimizers) group(random) group(normalization)  \
-              group(softmax) group(loss) group(attention) group(recurrent) group(encoder)
+              group(softmax) group(loss) group(ctc) group(distances) group(grid_sampling)          \
+                  group(triangular) group(attention) group(recurrent) group(encoder)
 
 #define POTL_DECLARE_GROUP(name) void register_##name(registrar& r);
 POTL_OPERATOR_GROUPS(POTL_DECLARE_GROUP)

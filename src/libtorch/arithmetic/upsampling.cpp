@@ -237,9 +237,6 @@ void register_filters(registrar& r) {
   r.refused({"_upsample_lanczos2d_aa", "_upsample_lanczos2d_aa.out",
              "_upsample_lanczos2d_aa_backward", "_upsample_lanczos2d_aa_backward.grad_input"},
             "interpolate with mode='bicubic'");
-  r.refused({"grid_sampler_2d", "grid_sampler_3d", "grid_sampler_2d_backward",
-             "grid_sampler_3d_backward", "_grid_sampler_2d_cpu_fallback"},
-            "resample with torch.nn.functional.interpolate, or gather at positions of your own");
 }
 
 void register_borders(registrar& r) {

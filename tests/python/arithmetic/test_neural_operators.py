@@ -44,7 +44,9 @@ def test_an_operator_and_its_gradients_are_those_of_torch_in_float64(case: Case)
     assert _distance(double, exact) <= case.tolerance * 1e-7
 
 
-@pytest.mark.parametrize("case", cases(), ids=lambda case: case.name)
+@pytest.mark.parametrize(
+    "case", [case for case in cases() if case.narrow], ids=lambda case: case.name
+)
 def test_operands_of_bfloat16_are_computed_wider_and_rounded(case: Case) -> None:
     exact = run(case, torch.float64)
     with potl.deterministic("ord32"):

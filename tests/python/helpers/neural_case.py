@@ -13,12 +13,17 @@ from torch import Tensor
 
 @dataclasses.dataclass(frozen=True)
 class Case:
-    """`call` takes the operands: floats need gradients, integers do not."""
+    """`call` takes the operands: floats need gradients, integers do not.
+
+    Attributes:
+        narrow: Whether the operator takes bfloat16.
+    """
 
     name: str
     call: Callable[..., Tensor | tuple[Tensor, ...]]
     operands: tuple[Tensor, ...]
     tolerance: float = 2e-5
+    narrow: bool = True
 
 
 _random = np.random.default_rng(20240607)

@@ -12,6 +12,7 @@ import sys
 import layer_cases
 import numpy as np
 import place_cases
+import sampling_cases
 import sequence_cases
 import torch
 from neural_case import Case
@@ -21,7 +22,8 @@ import potl
 
 
 def cases() -> list[Case]:
-    return [*place_cases.cases(), *layer_cases.cases(), *sequence_cases.cases()]
+    parts = (place_cases, layer_cases, sequence_cases, sampling_cases)
+    return [case for part in parts for case in part.cases()]
 
 
 def run(case: Case, dtype: torch.dtype) -> list[Tensor]:

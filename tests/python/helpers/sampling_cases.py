@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Calls that sample at positions of a grid, align a sequence, measure distances and substitute."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Iterator
+
+import torch
+import torch.nn.functional as F
+from neural_case import Case, floats, integers
+
+
+def _grids() -> Iterator[Case]:
+    plane, solid = floats(2, 3, 5, 7), floats(2, 3, 4, 5, 6)
+    on_plane, in_solid = floats(2, 4, 6, 2, scale=1.3), floats(2, 3, 2, 4, 3, scale=1.3)
+    borders = ("zeros", "border", "reflection")
+    for mode, border, align in itertools.product(
+        ("bilinear", "nearest", "bicubic"), borders, (False, True)
+    ):
+
+        def sample(x, grid, mode=mode, border=border, align=align):  # type: ignore[no-untyped-def]
+            return F.grid_sample(x, grid, mode, border, align)
+
+        yield Case(f"grid_sample/{mode}/{border}/{align}", sample, (plane, on_plane))
+        if mode != "bicubic":
+            yield Case(f"grid_sample/{mode}/{border}/{align}/3d", sample, (solid, in_solid))
+    yield Case(
+        "grid_sample/one place twice",
+        lambda x, grid: F.grid_sample(x, grid * 0, align_corners=True),
+        (plane, on_plane),
+    )
+    for align in (False, True):
+        yield Case(
+            f"affine_grid/{align}",
+            lambda x, align=align: F.affine_grid(x, [2, 3, 5, 6], align),
+            (floats(2, 2, 3),),
+        )
+    yield Case(
+        "affine_grid/3d", lambda x: F.affine_grid(x, [2, 1, 5, 6, 4], True), (floats(2, 3, 4),)
+    )
+
+
+def _ctc() -> Iterator[Case]:
+    logits, labels = floats(12, 3, 5), 1 + integers(4, 3, 4)
+    labels[0] = torch.tensor([1, 1, 2, 2])
+    for reduction in ("none", "mean", "sum"):
+        yield Case(
+            f"ctc/{reduction}",
+            lambda x, y, reduction=reduction: F.ctc_loss(
+                x.log_softmax(-1), y, (12, 10, 7), (4, 2, 3), reduction=reduction
+            ),
+            (logits, labels),
+        )
+    for name, lengths in (("an empty target", (0, 2, 3)), ("empty targets", (0, 0, 0))):
+        yield Case(
+            f"ctc/{name}",
+            lambda x, y, lengths=lengths: F.ctc_loss(x.log_softmax(-1), y, (12, 10, 7), lengths),
+            (logits, labels),
+        )
+    yield Case(
+        "ctc/one row, last blank",
+        lambda x, y: F.ctc_loss(x.log_softmax(-1), y, (12, 10, 7), (2, 2, 1), blank=4),
+        (logits, torch.tensor([1, 2, 1, 1, 3])),
+    )
+    yield Case(
+        "ctc/more labels than frames",
+        lambda x, y: F.ctc_loss(x.log_softmax(-1), y, (12, 0, 2), (4, 2, 3), zero_infinity=True),
+        (logits, labels),
+    )
+    yield Case(
+        "ctc/lengths in tensors",
+        lambda x, y, frames, lengths: F.ctc_loss(x.log_softmax(-1), y, frames, lengths),
+        (logits, labels, torch.tensor([12, 10, 7]), torch.tensor([4, 2, 3])),
+    )
+    yield Case(
+        "ctc/one sample",
+        lambda x, y: F.ctc_loss(x[:, 0].log_softmax(-1), y[0], (12,), (4,)),
+        (logits, labels),
+    )
+
+
+def _distances() -> Iterator[Case]:
+    for p in (0.0, 1.0, 1.5, 2.0, 3.0, float("inf")):
+        yield Case(
+            f"cdist/{p}",
+            lambda a, b, p=p: torch.cdist(a, b, p),
+            (floats(2, 4, 5), floats(2, 3, 5)),
+        )
+    yield Case("cdist/to itself", lambda a: torch.cdist(a, a), (floats(4, 5),))
+    yield Case("cdist/by products", torch.cdist, (floats(30, 5), floats(27, 5)))
+    yield Case(
+        "cross", lambda a, b: torch.linalg.cross(a, b, dim=1), (floats(4, 3, 2), floats(3, 2)[None])
+    )
+    yield Case("histc", lambda x: torch.histc(x, 7, -1, 1), (floats(60),))
+    yield Case("histc/its own range", lambda x: torch.histc(x, 5), (floats(60),))
+    yield Case("histc/bounds", lambda x: torch.histc(x.float(), 4, 0, 3), (integers(4, 50),))
+
+
+def _triangular() -> Iterator[Case]:
+    solve = torch.linalg.solve_triangular
+    a, b = floats(2, 6, 6, scale=0.3) + 2 * torch.eye(6, dtype=torch.float64), floats(2, 6, 3)
+    for upper, ones in itertools.product((False, True), (False, True)):
+        yield Case(
+            f"solve_triangular/{upper}/{ones}",
+            lambda a, b, upper=upper, ones=ones: solve(
+                a.triu() if upper else a.tril(), b, upper=upper, unitriangular=ones
+            ),
+            (a, b),
+        )
+    yield Case(
+        "solve_triangular/right",
+        lambda a, b: solve(a.tril(), b.mT, upper=False, left=False),
+        (a, b),
+    )
+    yield Case(
+        "solve_triangular/broadcast", lambda a, b: solve(a[0].tril(), b, upper=False), (a, b)
+    )
+
+
+def cases() -> list[Case]:
+    wide = [dataclasses.replace(case, narrow=False) for case in (*_ctc(), *_triangular())]
+    return [*_grids(), *_distances(), *wide]
