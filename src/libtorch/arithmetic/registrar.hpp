@@ -138,4 +138,7 @@ class registrar {
 POTL_OPERATOR_GROUPS(POTL_DECLARE_GROUP)
 #undef POTL_DECLARE_GROUP
 
+/// Operators of torchvision, which are not in the table.
+void register_regions();
+
 }  // namespace potl::libtorch::dispatch

@@ -52,6 +52,7 @@ void register_all() {
 #undef POTL_REGISTER_GROUP
   r.refuse_the_rest();
   pass_primitives();
+  register_regions();
 }
 
 }  // namespace

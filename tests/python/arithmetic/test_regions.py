@@ -1,0 +1,167 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Boxes and regions of torchvision, whose operators are declared here as it declares them."""
+
+from __future__ import annotations
+
+import importlib.util
+import itertools
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+pytest.importorskip("potl._torch")
+
+import potl
+
+SCHEMAS = (
+    "nms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor",
+    "roi_align(Tensor input, Tensor rois, float spatial_scale, SymInt pooled_height, "
+    "SymInt pooled_width, int sampling_ratio, bool aligned) -> Tensor",
+    "_roi_align_backward(Tensor grad, Tensor rois, float spatial_scale, SymInt pooled_height, "
+    "SymInt pooled_width, SymInt batch_size, SymInt channels, SymInt height, SymInt width, "
+    "int sampling_ratio, bool aligned) -> Tensor",
+)
+RANDOM = torch.Generator().manual_seed(5)
+IMAGE = torch.randn(2, 3, 7, 9, generator=RANDOM)
+
+
+@pytest.fixture(autouse=True)
+def declared() -> Iterator[None]:
+    """After potl has registered its kernels, as in a program that imports torchvision late."""
+    RANDOM.manual_seed(5)
+    with potl.deterministic():
+        pass
+    if importlib.util.find_spec("torchvision") is not None:
+        import torchvision  # noqa: F401
+
+        yield
+        return
+    with torch.library._scoped_library("torchvision", "DEF") as library:
+        for schema in SCHEMAS:
+            library.define(schema)
+        yield
+
+
+def boxes(count: int) -> Tensor:
+    first = torch.rand(count, 2, generator=RANDOM) * 8 - 1
+    return torch.cat([first, first + torch.rand(count, 2, generator=RANDOM) * 6], 1)
+
+
+def regions(count: int) -> Tensor:
+    return torch.cat([torch.arange(count)[:, None] % 2, boxes(count)], 1)
+
+
+def call(name: str, *arguments: Any) -> Any:
+    with potl.deterministic():
+        return getattr(torch.ops.torchvision, name)(*arguments)
+
+
+def overlap(a: list[float], b: list[float]) -> float:
+    wide = max(0.0, min(a[2], b[2]) - max(a[0], b[0]))
+    high = max(0.0, min(a[3], b[3]) - max(a[1], b[1]))
+    areas = [(x[2] - x[0]) * (x[3] - x[1]) for x in (a, b)]
+    return wide * high / (sum(areas) - wide * high)
+
+
+@pytest.mark.parametrize("threshold", [0.1, 0.5, 0.9])
+def test_boxes_that_overlap_a_better_one_are_dropped(threshold: float) -> None:
+    all_boxes, scores = boxes(40), torch.rand(40, generator=RANDOM)
+    kept: list[int] = []
+    rows = all_boxes.double().tolist()
+    for i in scores.argsort(descending=True).tolist():
+        if all(overlap(rows[i], rows[j]) <= threshold for j in kept):
+            kept.append(i)
+    assert call("nms", all_boxes, scores, threshold).tolist() == kept
+    assert call("nms", all_boxes[:0], scores[:0], threshold).tolist() == []
+
+
+def value(plane: list[list[float]], y: float, x: float) -> float:
+    """Between the elements of a plane; 0 more than one place outside of it."""
+    height, width = len(plane), len(plane[0])
+    if not (-1 <= y <= height and -1 <= x <= width):
+        return 0.0
+    y, x = (min(max(v, 0.0), n - 1.0) for v, n in ((y, height), (x, width)))
+    top, left = int(y), int(x)
+    return sum(
+        plane[min(top + i, height - 1)][min(left + j, width - 1)]
+        * (y - top if i else 1 - y + top)
+        * (x - left if j else 1 - x + left)
+        for i, j in itertools.product((0, 1), (0, 1))
+    )
+
+
+def aligned(image: Tensor, rois: Tensor, scale: float, samples: int, half: bool) -> list[float]:
+    """Bins of 2 by 3, in float64."""
+    out = []
+    for number, *box in rois.tolist():
+        left, top, right, bottom = (v * scale - 0.5 * half for v in box)
+        sizes = [bottom - top, right - left]
+        sizes = sizes if half else [max(size, 1.0) for size in sizes]
+        high, wide = sizes[0] / 2, sizes[1] / 3
+        rows, columns = (samples if samples > 0 else math.ceil(size) for size in (high, wide))
+        for plane, i, j in itertools.product(image[int(number)].tolist(), range(2), range(3)):
+            found = [
+                value(
+                    plane,
+                    top + i * high + (k + 0.5) * high / rows,
+                    left + j * wide + (m + 0.5) * wide / columns,
+                )
+                for k, m in itertools.product(range(rows), range(columns))
+            ]
+            out.append(sum(found) / max(1, len(found)))
+    return out
+
+
+@pytest.mark.parametrize("half", [False, True])
+@pytest.mark.parametrize("samples", [2, -1])
+@pytest.mark.parametrize("scale", [1.0, 0.5])
+def test_regions_and_their_gradients_are_means_of_samples(
+    scale: float, samples: int, half: bool
+) -> None:
+    rois = regions(5)
+    found = call("roi_align", IMAGE, rois, scale, 2, 3, samples, half)
+    expected = aligned(IMAGE.double(), rois.double(), scale, samples, half)
+    assert found.shape == (5, 3, 2, 3)
+    torch.testing.assert_close(found.flatten(), torch.tensor(expected))
+    slope = torch.randn(found.shape, generator=RANDOM)
+    size = IMAGE.shape
+    back = call("_roi_align_backward", slope, rois, scale, 2, 3, *size, samples, half)
+    # The map is linear: the gradient is its transpose.
+    other = torch.randn(size, generator=RANDOM)
+    there = call("roi_align", other, rois, scale, 2, 3, samples, half)
+    torch.testing.assert_close((there * slope).sum(), (other * back).sum())
+
+
+def test_the_bits_do_not_depend_on_threads() -> None:
+    rois, size = regions(20), IMAGE.shape
+    slope = torch.randn(20, 3, 2, 3, generator=RANDOM)
+    threads, found = torch.get_num_threads(), []
+    try:
+        for count in (1, 2):
+            torch.set_num_threads(count)
+            found.append(
+                (
+                    call("roi_align", IMAGE, rois, 1.0, 2, 3, -1, True),
+                    call("_roi_align_backward", slope, rois, 1.0, 2, 3, *size, -1, True),
+                )
+            )
+    finally:
+        torch.set_num_threads(threads)
+    assert all(torch.equal(a, b) for a, b in zip(*found, strict=True))
+
+
+@pytest.mark.parametrize(
+    "roi", [(2.0, 0, 0, 1, 1), (-1.0, 0, 0, 1, 1), (math.nan, 0, 0, 1, 1), (0, 0, 0, math.inf, 1)]
+)
+def test_regions_that_no_image_has_are_an_error(roi: tuple[float, ...]) -> None:
+    with pytest.raises(RuntimeError, match=r"torchvision\.roi_align"):
+        call("roi_align", IMAGE, torch.tensor([roi]), 1.0, 2, 3, -1, False)
+
+
+def test_a_place_that_is_no_number_is_outside() -> None:
+    rois = torch.tensor([[0, math.nan, 0, 1, 1]])
+    assert not call("roi_align", IMAGE, rois, 1.0, 2, 3, 2, True).any()
