@@ -436,6 +436,10 @@ def overrides(task: Task, name: str) -> bool:
     return name in object.__getattribute__(task, "__dict__")
 
 
+# What a collated batch lists one by one, for each sample. Targets of detectors are dicts.
+_IN_LISTS = (str, bytes, int, float, Mapping)
+
+
 def batch_length(batch: Any) -> int:
     """Samples in a collated batch: the size of dimension 0 of its first tensor."""
     if isinstance(batch, torch.Tensor):
@@ -446,6 +450,9 @@ def batch_length(batch: Any) -> int:
     if isinstance(batch, (list, tuple)):
         if batch and isinstance(batch[0], (str, bytes)):
             return len(batch)
+        kinds = [v[0] for v in batch if isinstance(v, (list, tuple)) and v]
+        if any(isinstance(v, Mapping) for v in kinds) and any(map(torch.is_tensor, kinds)):
+            return 0  # lists of images and of their targets: no tensor counts samples
         return next((n for n in map(batch_length, batch) if n), 0)
     return 0
 
@@ -483,7 +490,7 @@ def select_samples(batch: Any, which: slice | torch.Tensor, count: int) -> Any:
         cut = {key: select_samples(value, which, count) for key, value in named.items()}
         return with_fields(batch, cut)
     if isinstance(batch, (list, tuple)):
-        if len(batch) == count and batch and isinstance(batch[0], (str, bytes, int, float)):
+        if len(batch) == count and batch and isinstance(batch[0], _IN_LISTS):
             picked = (
                 list(batch[which])
                 if isinstance(which, slice)

@@ -105,6 +105,27 @@ def test_a_data_class_is_cut_into_micro_batches() -> None:
     assert select_samples(batch, torch.tensor([3]), 4).y.tolist() == [1]
 
 
+def targets(count: int) -> list[dict[str, Tensor]]:
+    return [{"boxes": torch.full((4, 4), float(i))} for i in range(count)]
+
+
+def test_targets_of_a_detector_are_cut_by_sample() -> None:
+    batch = {"pixel_values": torch.zeros(4, 3, 8, 8), "labels": targets(4)}
+    parts = [part for part, _ in split_batch(batch, 2)]
+    assert [len(part["pixel_values"]) for part in parts] == [2, 2]
+    found = [[t["boxes"].shape[0] + t["boxes"].sum() for t in part["labels"]] for part in parts]
+    assert found == [[4, 20], [36, 52]]
+
+
+def test_lists_of_images_and_of_their_targets_are_not_cut_into_micro_batches() -> None:
+    # The size that comes first in them is that of the channels.
+    images = [torch.zeros(3, 8, 8) for _ in range(4)]
+    for batch in ((images, targets(4)), [images, targets(4)]):
+        assert split_batch(batch, 1) == [(batch, 1.0)]
+        with pytest.raises(potl.UsageError, match="cannot be cut into micro-batches"):
+            split_batch(batch, 2)
+
+
 def test_batches_are_moved_with_what_they_hold() -> None:
     meta = torch.device("meta")
     moved = to_device([collate(ROWS[:4]), 5], meta)
