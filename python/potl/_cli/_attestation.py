@@ -74,7 +74,12 @@ def _sign(
 
 
 def _check(
-    path: Annotated[Path, typer.Argument(metavar=_FILE, show_default=False)],
+    path: Annotated[
+        Path,
+        typer.Argument(
+            metavar=_FILE, help="What potl attestation sign wrote.", show_default=False
+        ),
+    ],
     *,
     key: Annotated[Path, typer.Option(help="The verifier's public key, as you know it.")],
     model: Annotated[

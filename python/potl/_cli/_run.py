@@ -57,6 +57,7 @@ def add_to(app: typer.Typer) -> None:
         "commit",
         examples="  potl commit runs/1 --key trainer.pem > note.txt",
     )(_commit)
+    command(app, "export", examples="  potl export runs/1 delivered.safetensors")(_export)
     command(
         app,
         "rederive",
@@ -260,6 +261,33 @@ def _commit(
     text = str(commitment)
     document = {"note": text, "root": commitment.root.hex(), "size": commitment.size}
     return Result(document=document, show=lambda console: console.out(text, end=""))
+
+
+def _export(
+    run: RunPath,
+    model: Annotated[
+        Path, typer.Argument(metavar="MODEL", help="The file to write.", show_default=False)
+    ],
+) -> Result:
+    """Write the trained model of a finished run as safetensors, to be delivered.
+
+    Holds the parameters and buffers of the last state under their names in the model. The client
+    passes the file to potl verify --model.
+    """
+    from .._base._errors import UsageError
+    from .._record._run import Run
+
+    if model.exists():
+        raise UsageError(f"{model} exists and is not replaced", "choose another name")
+    if not model.absolute().parent.is_dir():
+        raise UsageError(f"there is no folder {model.parent}", "make it first")
+    Run(run).export(model)
+    written = model.stat().st_size
+
+    def show(console: Console) -> None:
+        console.print(f"{printable(model)}: {size(written)}", soft_wrap=True)
+
+    return Result(document={"path": str(model), "bytes": written}, show=show)
 
 
 def _rederive(

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from .. import _core
-from .._base._errors import MalformedError
+from .._base._errors import MalformedError, UsageError
 from . import _keys
 from ._inputs import read_note, run_directory
 
@@ -136,8 +136,11 @@ class Run:
             MalformedError: The last state has no model's tensors: no recorder of potl wrote it.
             MissingError: The last state is not there.
             MismatchError: It is not the recorded one.
+            UsageError: The run is not finished.
         """
         evidence = _core.Evidence.open(str(self._path), job=None, commitment=None)
+        if max(evidence.steps()["step"], default=0) < evidence.job.steps:
+            raise UsageError("the run is not finished", "resume the recording, then export")
         write_model(evidence.load_state(evidence.job.steps), path)
 
     def _history(self) -> _core.StepColumns:

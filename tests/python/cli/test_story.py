@@ -262,6 +262,17 @@ def test_a_mistake_that_the_command_finds_is_said_without_an_introduction(story:
     assert (done.code, done.err) == (2, "potl: give either --probability or --samples\n")
 
 
+def test_what_is_exported_is_the_recorded_model(story: Path) -> None:
+    made = potl(story, "export run delivered.safetensors")
+    assert made.code == 0 and "delivered.safetensors" in made.out, made.err
+    done = potl(story, VERIFY + " --model delivered.safetensors --json")
+    assert [f["result"] for f in done.document["findings"] if f["rule"] == "model.delivered"] == [
+        "pass"
+    ]
+    again = potl(story, "export run delivered.safetensors")
+    assert again.code == 2 and "is not replaced" in again.err
+
+
 def test_inspect_shows_the_run(story: Path) -> None:
     facts = potl(story, "inspect run --json").document
     assert (facts["steps"], facts["closed"], facts["damage"]) == (24, True, [])

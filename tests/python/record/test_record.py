@@ -82,6 +82,13 @@ def test_the_export_is_the_final_model(run: potl.Run, tmp_path: Path) -> None:
     assert net[1].num_batches_tracked == 24
 
 
+def test_a_run_that_is_not_finished_is_not_exported(tmp_path: Path, job: potl.Job) -> None:
+    with potl.Prover(tasks.build, tmp_path / "run", job=job) as prover:
+        next(iter(prover.steps()))
+    with pytest.raises(potl.UsageError, match="resume the recording"):
+        prover.run.export(tmp_path / "model.safetensors")
+
+
 @pytest.mark.parametrize("model", [None, 3, [], {}, {"parameters": [1], "buffers": {}}])
 def test_a_state_without_a_model_is_not_exported(tmp_path: Path, model: object) -> None:
     state = _core.State.capture({"model": model})
