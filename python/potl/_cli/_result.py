@@ -226,6 +226,8 @@ def failed(error: BaseException, machine: TextIO | None, *, debug: bool = False)
     with contextlib.suppress(OSError, ValueError):
         if debug:
             print(printable_lines("".join(traceback.format_exception(error))), file=sys.stderr)
+        elif not remedy and code == FAILED:  # an exception of a task or a library
+            remedy = "--debug shows the traceback"
         line = f"{message} ({remedy})" if remedy else message
         print(f"potl: {line}", file=sys.stderr, flush=True)
     if machine is not None:

@@ -9,7 +9,7 @@ from .. import _core
 from .._base._errors import NotReplayable, UsageError
 from .._task import _random
 from .._task._data import check_dataset
-from .._task._signatures import require_signatures
+from .._task._signatures import require_build, require_signatures
 from .._task._task import Task
 from .._task._weights import load_weights
 
@@ -21,9 +21,10 @@ def build_task(build: Build, seed: int) -> Task:
 
     Raises:
         NotReplayable: The data set has no samples with numbers.
-        UsageError: `build` returned something else than a task, one without a step, or one whose
-            methods take other arguments than a step gives.
+        UsageError: `build` requires arguments, or returned something else than a task, one without
+            a step, or one whose methods take other arguments than a step gives.
     """
+    require_build(build)
     _random.seed_all(_core.derive_key(seed, "init"))
     task = build()
     if not isinstance(task, Task):

@@ -22,6 +22,25 @@ _METHODS = {
 }
 
 
+def require_build(build: object) -> None:
+    """Refuses what cannot be called as `build()`.
+
+    Raises:
+        UsageError: It is no function, or one that requires arguments.
+    """
+    if not callable(build):
+        raise UsageError(
+            f"the task is given as a {type(build).__name__}",
+            "pass the function that builds it: build, not build()",
+        )
+    problem = _problem(build)
+    if problem:
+        raise UsageError(
+            f"the function that builds the task is called without arguments: {problem}",
+            "give its parameters default values, or call it in a function that has none",
+        )
+
+
 def require_signatures(task: Task) -> None:
     """Compares the methods that a task overrides, and its loss, with the calls of a step.
 

@@ -369,7 +369,10 @@ class Task:
         for name in ("batch_size", "epochs", "accumulate"):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                raise UsageError(f"{name} is {value!r}", f"pass a whole number, {name} >= 1")
+                instead = ", or max_steps=" if name == "epochs" else ""
+                raise UsageError(
+                    f"{name} is {value!r}", f"pass a whole number, {name} >= 1{instead}"
+                )
         if self.sampler is not None:
             if not self.shuffle:
                 raise UsageError("sampler and shuffle=False exclude each other", "pass one of them")

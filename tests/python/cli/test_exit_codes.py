@@ -109,13 +109,14 @@ def test_an_error_that_a_library_raised_names_the_line_that_called_it(
 
     perform(work, json=False, debug=False)
     first = work.__code__.co_firstlineno
-    assert capsys.readouterr().err.endswith(f"(test_exit_codes.py:{first + 1})\n")
+    assert f"(test_exit_codes.py:{first + 1}) (--debug shows " in capsys.readouterr().err
 
 
 def test_debug_shows_where_an_error_came_from(capsys: pytest.CaptureFixture[str]) -> None:
     perform(fails_with(ValueError("x\x1b[2J")), json=False, debug=True)
     shown = capsys.readouterr().err
     assert "Traceback" in shown and "\nValueError: x\\u001b[2J\n" in shown
+    assert "--debug" not in shown
 
 
 def test_with_json_an_error_is_a_document(capsys: pytest.CaptureFixture[str]) -> None:

@@ -114,3 +114,17 @@ def test_one_loss_where_each_sample_has_its_own_is_refused() -> None:
     ):
         session.subset_loss([0, 1, 2, 3])
     assert "one loss per sample" in raised.value.remedy
+
+
+@pytest.mark.parametrize("given", [task(), "trainer:build", None], ids=["task", "name", "none"])
+def test_what_is_no_function_is_refused(given: Any) -> None:
+    with pytest.raises(potl.UsageError, match=r"given as a .* \(pass the function that builds it"):
+        potl.Job.create(given, seed=1, checkpoint_every=2, progress=False)
+
+
+def test_a_function_that_requires_arguments_is_refused() -> None:
+    def build(width: int) -> potl.Task:
+        raise AssertionError
+
+    with pytest.raises(potl.UsageError, match=r"called without arguments: .*'width'.*default"):
+        potl.Job.create(build, seed=1, checkpoint_every=2, progress=False)  # type: ignore[arg-type]

@@ -29,6 +29,7 @@ MISTAKES = {
     "batch_size is 0": {"batch_size": 0},
     "batch_size is 2.5": {"batch_size": 2.5},
     "epochs is True": {"epochs": True},
+    "epochs is 0 .*, or max_steps=": {"epochs": 0},
     "num_workers is -1": {"num_workers": -1},
     "cuts a batch of 12 into empty parts": {"accumulate": 13},
     "scheduler_interval is 'batch'": {"scheduler_interval": "batch"},
