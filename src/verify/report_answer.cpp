@@ -144,10 +144,21 @@ void add_remedies(std::span<const finding> findings, const answer_facts& facts,
   }
 }
 
+// Whoever mixes up files of two jobs gets this too.
+bool is_of_another_job(std::span<const finding> findings) {
+  return std::any_of(findings.begin(), findings.end(), [](const finding& one) {
+    return one.result == outcome::reject && one.rule == "agreed.job";
+  });
+}
+
 }  // namespace
 
 std::string answer_of(std::span<const finding> findings, const standing& where, verdict result) {
   if (result == verdict::rejected) {
+    if (is_of_another_job(findings)) {
+      return "Do not pay for this run: it, or its commitment, is of another job than yours. If you "
+             "passed the wrong file, this says nothing about the trainer.";
+    }
     return "Do not pay for this run: there is evidence that it was not trained as agreed.";
   }
   if (result == verdict::inconclusive) {
@@ -229,13 +240,10 @@ json_value next_json(std::span<const finding> findings, const answer_facts& fact
   json_value::array steps;
   json_value stronger = json_value::array{}, cost;
   if (facts.result == verdict::rejected) {
-    const bool is_foreign = std::any_of(findings.begin(), findings.end(), [](const finding& one) {
-      return one.result == outcome::reject && one.rule == "agreed.job";
-    });
-    if (is_foreign) {
+    if (is_of_another_job(findings)) {
       steps.emplace_back(
-          "See first that run, job and commitment belong together: what rejects a run of another "
-          "job says nothing about its trainer.");
+          "First check that run, job and commitment belong together (potl inspect, potl job "
+          "show).");
     }
     steps.emplace_back("Send the trainer the findings that reject: they say what does not fit.");
     steps.emplace_back(

@@ -196,6 +196,7 @@ TEST_CASE("a rejected run has no stronger draw, but a next step") {
 TEST_CASE("whoever mixed up two jobs is told to look at that first") {
   scene mixed(12);
   mixed.findings.push_back(made("transcript", "agreed.job", outcome::reject));
+  REQUIRE(answer_of(mixed.report()).find("is of another job than yours") != std::string::npos);
   const auto steps = steps_of(mixed.report());
   REQUIRE(steps.size() == 3);
   REQUIRE(steps.front().find("run, job and commitment belong together") != std::string::npos);
