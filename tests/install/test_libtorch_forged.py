@@ -119,4 +119,4 @@ def test_a_client_whose_losses_have_changed_judges_nobody(
     done = rehearse(arithmetic=mode, losses="other")
     assert done.returncode == 2
     assert "the loss of step 1 is" in done.stderr
-    assert "is another than agreed" in done.stderr
+    assert "is not the agreed one" in done.stderr

@@ -216,14 +216,14 @@ inline std::vector<std::string> workload::differences() {
   for (const json_member& member : *own.if_object()) {
     const json_value* agreed = agreed_task == nullptr ? nullptr : agreed_task->find(member.name);
     if (agreed == nullptr || !(*agreed == member.value)) {
-      out.push_back("task." + member.name + " is another than agreed");
+      out.push_back("task." + member.name + " is not the agreed one");
     }
   }
   if (data_root(task_.data) != job.data_root) {
     out.push_back("the data set holds other samples or labels than agreed");
   }
   if (step_ == 0 && capture().state_digest() != job.initial_state) {
-    out.push_back("the initial state is another than agreed");
+    out.push_back("the initial state is not the agreed one");
   }
   const json_value* first = agreed_task == nullptr ? nullptr : agreed_task->find("first_loss");
   if (out.empty() && step_ == 0 && first != nullptr) {
@@ -253,7 +253,7 @@ inline std::optional<std::string> workload::other_first_loss(const json_value& a
   return "the loss of step 1 is " + canonical_json(mine) + " here, and agreed was " +
          canonical_json(agreed) +
          ": task::losses, forward() or what they draw (potl::libtorch::dropout draws the same "
-         "everywhere) is another than agreed";
+         "everywhere) is not the agreed one";
 }
 
 // Of a task of its own, which takes two steps where a tensor may be a copy.

@@ -101,7 +101,7 @@ class JobMismatch(UsageError):
 
     def __init__(self, differences: Sequence[str] | str, remedy: str = "") -> None:
         self.differences = (differences,) if isinstance(differences, str) else tuple(differences)
-        super().__init__("the task is not the job's: " + "; ".join(self.differences), remedy)
+        super().__init__("the task does not match the job: " + "; ".join(self.differences), remedy)
 
     def __reduce__(self) -> tuple[type[JobMismatch], tuple[tuple[str, ...], str]]:
         return type(self), (self.differences, self.remedy)

@@ -44,7 +44,7 @@ def open_checked(build: Build, job: Job, *, weights: bool = True) -> Session:
     try:
         differences = job.differences(session, weights=weights)
         if differences:
-            raise JobMismatch(differences, "build the task as it was agreed, or agree on a new job")
+            raise JobMismatch(differences, "build the task as agreed, or make a new job")
     except BaseException:
         session.close()
         raise

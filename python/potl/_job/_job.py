@@ -292,9 +292,9 @@ class Job:
             return found
         if session.step == 0 and session.capture().digest() != core.initial_state:
             found.append(
-                "the initial state is another than agreed"
+                "the initial state is not the agreed one"
                 if fields["initial_state"]["source"] == "seed"
-                else "the initial state is another than agreed: the seed does not determine it on "
+                else "the initial state is not the agreed one: the seed does not determine it on "
                 "every machine, so the file beside the job (.initial.safetensors) is needed"
             )
         return found

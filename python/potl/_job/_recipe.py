@@ -107,7 +107,7 @@ def code_differences(agreed: Description, own: Description) -> Iterator[str]:
     if isinstance(there, Mapping) and isinstance(here, Mapping):
         names = sorted(k for k in {*there, *here} if there.get(k) != here.get(k))
         what = ", ".join(map(short, names)) or what
-    yield f"the source code of {what} is another than agreed, where comments count too"
+    yield f"the source code of {what} is not the agreed one (comments count)"
 
 
 def order_differences(agreed: Mapping[str, _core.Json], task: Task) -> Iterator[str]:

@@ -48,8 +48,8 @@ def settings(device: str) -> dict[str, _core.Json]:
 
 
 def setting_differences(agreed: object, own: object) -> Iterator[str]:
-    """One sentence for each setting that is another than agreed, of the devices that both name:
-    who repeats on another kind of device has that one's settings.
+    """One sentence for each setting that is not the agreed one, of the devices that both name: who
+    repeats on another kind of device has that one's settings.
     """
     for device, name, value in _each(own):
         for its_device, its_name, its_value in _each(agreed):

@@ -330,12 +330,12 @@ def test_the_source_code_that_build_refers_to_is_part_of_the_job():
     job = create(variant("F.cross_entropy(output, target)"))
     with Session.open(variant("F.cross_entropy(output, target) * 1.5"), seed=7, job=job) as session:
         assert job.differences(session) == [
-            "the source code of helper is another than agreed, where comments count too"
+            "the source code of helper is not the agreed one (comments count)"
         ]
         # Of builds that did not say which.
         task = {k: v for k, v in job.core.fields()["task"].items() if k != "sources"}
         (said,) = job.replace(task=task).differences(session)
-        assert said.startswith("the source code of build, or of something that it uses, is another")
+        assert said.startswith("the source code of build, or of something that it uses, is not")
 
 
 def test_an_option_that_chooses_a_kernel_says_what_to_do():
@@ -348,7 +348,7 @@ def test_an_option_that_chooses_a_kernel_says_what_to_do():
 
 
 def test_a_task_that_is_not_the_jobs_has_a_remedy(tmp_path):
-    with pytest.raises(JobMismatch, match=r"\(build the task as it was agreed, or ") as error:
+    with pytest.raises(JobMismatch, match=r"\(build the task as agreed, or ") as error:
         record(tasks.plain, tmp_path / "run", job=create(tasks.uneven))
     again = pickle.loads(pickle.dumps(error.value))
     assert str(again) == str(error.value) and again.differences == error.value.differences
