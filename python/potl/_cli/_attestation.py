@@ -76,9 +76,7 @@ def _sign(
 def _check(
     path: Annotated[
         Path,
-        typer.Argument(
-            metavar=_FILE, help="What potl attestation sign wrote.", show_default=False
-        ),
+        typer.Argument(metavar=_FILE, help="What potl attestation sign wrote.", show_default=False),
     ],
     *,
     key: Annotated[Path, typer.Option(help="The verifier's public key, as you know it.")],
