@@ -37,8 +37,8 @@ Progress is drawn on standard error, and only on a terminal.
 |---|---|
 | 0 | success; for `verify`: accepted; never for `monitor` |
 | 1 | rejected by a computed verdict; `diff`, `audit`: a difference; disputes: trainer wrong |
-| 2 | wrong usage: a flag, a file that is not there, a task that is not the job's |
-| 3 | inconclusive, or any error |
+| 2 | wrong usage: a flag, a file that is not there, a task that does not match the job |
+| 3 | inconclusive, or any other error |
 | 4 | unreadable input: a damaged or foreign file |
 | 130 | interrupted |
 
@@ -192,7 +192,7 @@ def ending(option: Any) -> str:
     shown = option.default
     if shown is None or shown is False or shown == "" or callable(shown):
         return ""
-    return f" Default: {shown}."
+    return f" Default: `{shown}`." if isinstance(shown, Path) else f" Default: {shown}."
 
 
 def main() -> int:

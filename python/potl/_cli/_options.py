@@ -27,6 +27,9 @@ _TYPES: dict[str, object] = {
     "strings": list[str] | None,
 }
 
+# What help calls their values; those of other types are called after their option.
+_VALUES = {"integer": "N", "number": "NUMBER", "optional number": "NUMBER"}
+
 
 def parameters() -> list[inspect.Parameter]:
     """The option `check`, and one parameter per option of every check. All default to None, which
@@ -42,8 +45,8 @@ def parameters() -> list[inspect.Parameter]:
         return []
     names = list(_registry.classes())
     help_text = (
-        f"A check: {', '.join(names)}. Repeatable; a flag of a check selects it too. None: as the "
-        "policy needs."
+        f"A check: {', '.join(names)}. Repeatable; a flag of a check selects it too. Default: as "
+        "the policy needs."
     )
     check = inspect.Parameter(
         "check",
@@ -75,7 +78,8 @@ def parameters_of(table: str) -> list[inspect.Parameter]:
 
 def _parameter(table: str, field: CheckField, flag: str) -> inspect.Parameter:
     names = f"{flag}/--no-{flag[2:]}" if field["type"] == "boolean" else flag
-    option = typer.Option(names, help=help_of(field) + _default_of(field))
+    value = _VALUES.get(field["type"])
+    option = typer.Option(names, metavar=value, help=help_of(field) + _default_of(field))
     return inspect.Parameter(
         f"{table}_{field['name']}",
         inspect.Parameter.KEYWORD_ONLY,

@@ -108,7 +108,7 @@ def _verify(
         typer.Option(
             min=0,
             help="Largest checkpoint that is read. Default: twice the largest of your own first "
-            "states and 64 MiB; 4 GiB without --task.",
+            "states, plus 64 MiB; 4 GiB without --task.",
         ),
     ] = None,
     token_file: TokenFile = None,

@@ -85,8 +85,8 @@ def verify(
         executor: Replays there instead; anything but threads and forked processes.
         timeout: Seconds that one replay may take; beyond it the verdict is at best inconclusive.
         max_checkpoint_bytes: Largest checkpoint that is read; beyond it the verdict is at best
-            inconclusive. None: twice the largest of the task's own first states and 64 MiB;
-            without a task, which alone tells how large a state is, 4 GiB.
+            inconclusive. None: twice the largest of the task's own first states, plus 64
+            MiB; 4 GiB without a task.
         progress: None for a bar when stderr is a terminal, a bool, or a function of (done, total).
 
     Returns:
