@@ -91,7 +91,7 @@ class NotReproducible(UsageError):
 
 
 class JobMismatch(UsageError):
-    """A task that is not its job's.
+    """The task, or what this machine makes of it, does not match the job.
 
     Attributes:
         differences: One sentence per difference.

@@ -134,7 +134,8 @@ def audit(
 
     Raises:
         UnsupportedError: The arithmetic is one in which honest machines differ.
-        JobMismatch: The task is not the job's, or this machine ends its first steps otherwise.
+        JobMismatch: The task does not match the job, or this machine ends its first steps in other
+            states.
         MalformedError, MismatchError: The log is none, or not that of this job.
         MissingError: There is no log.
         StorageError: A run elsewhere is not reached, or not any more when `patience` is over.

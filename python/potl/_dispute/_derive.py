@@ -78,7 +78,7 @@ def derive_operators(
     Raises:
         NotReplayable: What the step does depends on the values of its tensors; the place in the
             task and the remedy are named.
-        JobMismatch: The task is not the job's.
+        JobMismatch: The task does not match the job.
         MismatchError: `before` is not a state of the task before that step.
         UsageError: There is no such step, or its state is not given.
     """

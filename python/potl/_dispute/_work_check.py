@@ -112,7 +112,7 @@ def check_audit(
         MissingError: There are no codes, or they are not signed.
         MalformedError, MismatchError: A log is damaged or of another job; the codes are damaged, or
             signed by another key or for another nonce or commitment.
-        JobMismatch: The task is not the job's.
+        JobMismatch: The task does not match the job.
     """
     began = time.monotonic()
     if steps < 1:

@@ -189,6 +189,9 @@ def calibrate(
         repeats: Honest replays to compare.
         progress: None for a bar when stderr is a terminal, a bool, or a function of (done, total).
 
+    Returns:
+        The noise at each length. `table` shows it, `storage` plans intervals with it.
+
     Example:
         >>> print(potl.calibrate(build, steps=50).table())  # doctest: +SKIP
 

@@ -108,7 +108,7 @@ def follow(build: Callable[[], Task], ranks: Ranks) -> None:
     """Another rank: computes its part of every step that rank 0 records.
 
     Raises:
-        JobMismatch: The task is not the job's.
+        JobMismatch: The task does not match the job.
         MismatchError: Processes have computed different states.
         StorageError: A process is gone.
         UsageError: Another process could not begin.

@@ -83,11 +83,12 @@ class Prover:
             directory.
         seed: Seed of a job made here.
         checkpoint_every: Steps between stored states of a job made here, or "epoch".
-        check_job: False records a task that is not the job's. For tests: no verifier accepts it.
+        check_job: False records a task that differs from the job. For tests: no verifier accepts
+            the run.
 
     Raises:
-        JobMismatch: The task is not the job's; the message names each difference. Or this machine
-            ends one of the first steps otherwise than the job says.
+        JobMismatch: The task does not match the job; the message names each difference. Or this
+            machine ends one of the first steps in another state than the job says.
         UsageError: The directory holds something else; a closed run; arguments that contradict each
             other.
     """

@@ -43,6 +43,9 @@ def prune(
             what is missing before the run can be verified.
         dry_run: Only say what would be removed.
 
+    Returns:
+        What was removed, or would be, and the size of the run afterwards.
+
     Raises:
         UsageError: The run cannot be made that small, or it is still being recorded.
     """

@@ -75,7 +75,8 @@ def record(
             directory.
         seed: Seed of a job made here.
         checkpoint_every: Steps between stored states of a job made here, or "epoch".
-        check_job: False records a task that is not the job's. For tests: no verifier accepts it.
+        check_job: False records a task that differs from the job. For tests: no verifier accepts
+            the run.
         progress: None for a bar when stderr is a terminal, a bool, or a function of (done, total).
         group: Processes that compute the micro-batches of each step together
             (docs/guide/data_parallel.md). Each of them calls `record`; rank 0 writes the run, the
@@ -85,8 +86,8 @@ def record(
         >>> run = potl.record(build, "runs/1", seed=7, checkpoint_every=20)  # doctest: +SKIP
 
     Raises:
-        JobMismatch: The task is not the job's; the message names each difference. Or this machine
-            ends one of the first steps otherwise than the job says.
+        JobMismatch: The task does not match the job; the message names each difference. Or this
+            machine ends one of the first steps in another state than the job says.
         MismatchError: Processes of the group have computed different states.
         UnsupportedError: Processes cannot share the steps of this task.
         UsageError: The directory holds something else, or a run that is finished.

@@ -90,7 +90,7 @@ def trace(
 
     Raises:
         MissingError: The run holds no state before the step.
-        JobMismatch: The task is not the job's.
+        JobMismatch: The task does not match the job.
         UsageError: The job has no such step.
     """
     from .._base import _executors, _imports

@@ -75,8 +75,10 @@ class Report:
     """What a verification found: one verdict, all findings, strength and cost.
 
     Example:
-        >>> report = potl.verify("runs/1", job=job, commitment=commitment, task=build)  # doctest:
-        +SKIP >>> report.verdict  # doctest: +SKIP
+        >>> report = potl.verify(
+        ...     "runs/1", job=job, commitment=commitment, task=build
+        ... )  # doctest: +SKIP
+        >>> report.verdict  # doctest: +SKIP
         'accepted'
     """
 

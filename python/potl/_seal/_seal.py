@@ -59,7 +59,7 @@ def seal(
         ... )  # doctest: +SKIP
 
     Raises:
-        JobMismatch: The task is not the job's.
+        JobMismatch: The task does not match the job.
         LimitError: There are more files than can be listed.
         StorageError: A file cannot be read or written, or the disk is full.
         UsageError: What is packed is not enough to open the task, or a file cannot be packed; the

@@ -152,6 +152,9 @@ def challenge(
         nonce: 32 bytes or their hexadecimal form; None draws them now.
         ledger: As in `verify`.
 
+    Returns:
+        The challenge. `write` makes a file of it for the trainer.
+
     Raises:
         UsageError: The job has every checkpoint stored: verify at once.
     """

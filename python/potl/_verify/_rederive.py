@@ -58,6 +58,9 @@ def rederive(
         challenge: What the verifier drew (`potl.challenge`), or its file: only those states.
         progress: None for a bar when stderr is a terminal, a bool, or a function of (done, total).
 
+    Returns:
+        The steps whose states were stored, and how many steps were trained.
+
     Raises:
         JobMismatch: The task is not that of the run's job.
         MismatchError: A state comes out with other bits than were recorded; those before it are
