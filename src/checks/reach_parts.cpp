@@ -182,7 +182,8 @@ bool is_square(std::string_view kind) {
 
 double elements_of(const state_part& one) {
   if (one.tensor == nullptr) return 1;
-  return static_cast<double>(one.tensor->bytes.size() / info(one.tensor->type).size);
+  const std::size_t count = one.tensor->bytes.size() / info(one.tensor->type).size;
+  return static_cast<double>(count);
 }
 
 double movement_of(const state_part& before, const state_part& after) {
