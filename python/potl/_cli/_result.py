@@ -167,7 +167,7 @@ def describe(error: BaseException) -> tuple[str, str]:
     """(what happened, what to do about it), each on one line."""
     if isinstance(error, KeyboardInterrupt):
         return "interrupted", (
-            "give the same command again: record and audit go on from the last stored state"
+            "give the same command again; record and audit resume from the newest stored state"
         )
     if isinstance(error, SystemExit):
         return f"the task ended the process (exit {printable(error.code)})", ""

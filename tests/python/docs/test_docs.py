@@ -117,6 +117,12 @@ def test_the_make_commands_that_a_page_names_exist(page: Path) -> None:
     assert named <= targets
 
 
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_a_reader_has_all_that_a_page_imports(page: Path) -> None:
+    """docs_setup_digits.py is beside the examples here, and nowhere else."""
+    assert "docs_setup" not in page.read_text(encoding="utf-8")
+
+
 def test_files_and_commands_of_a_page_are_at_their_place(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text(
