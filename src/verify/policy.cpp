@@ -155,17 +155,18 @@ std::string accepted_sentence(std::span<const finding> findings, const standing&
   } else {
     out += drawn + " segments were drawn at random and replayed, beside the first and the last";
     const double seen = reached.probability(0.05);
-    out += "; false transitions in 5 % of the segments would have been seen with probability " +
+    out += ". False transitions in 5 % of the segments would have been seen with probability " +
            text(seen);
     if (!(seen >= 0.5)) out += ", so more likely than not they would have been missed";
     if (const auto reach = reach_of(findings)) {
-      out += "; with probability " + text(reach->probability) + " at most " +
+      const bool is_one = reach->false_segments == 1;
+      out += ". With probability " + text(reach->probability) + " at most " +
              counted(reach->false_segments, "transition") +
-             (reach->false_segments == 1 ? " is" : " are") +
-             " false, and what is false carries the weights at most " + text(reach->displacement) +
+             (is_one ? " is false; it carries" : " are false; together they carry") +
+             " the weights at most " + text(reach->displacement) +
              " times as far as the training did";
     } else {
-      out += "; nothing bounds how far one of them carries the weights";
+      out += ". Nothing bounds how far one of them carries the weights";
     }
   }
   return out + ".";

@@ -347,8 +347,8 @@ def reach_of(document: Mapping[str, object]) -> str:
         return "Every segment was replayed, so that none is false."
     return (
         f"With probability {percent(sure)} at most {counted(int(false), 'transition')} "
-        f"{'is' if false == 1 else 'are'} false, and what is false carries the weights at most "
-        f"{displacement:.3g} times as far as the training did."
+        f"{'is false; it carries' if false == 1 else 'are false; together they carry'} the weights "
+        f"at most {displacement:.3g} times as far as the training did."
     )
 
 
