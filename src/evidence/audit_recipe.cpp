@@ -26,6 +26,20 @@ bool of_the_job(const audit_input& in, const step_record& one) {
   return one.step >= 1 && one.step <= in.agreed.steps;
 }
 
+/// One finding for all steps that differ in the same way, which may be every step of a run.
+struct differing_steps {
+  std::uint64_t first = 0, count = 0;
+
+  void add(std::uint64_t step) {
+    if (count++ == 0) first = step;
+  }
+  void reject(audit_log& log, std::string_view rule, const std::string& what) const {
+    if (count == 0) return;
+    const std::string more = count > 1 ? ", as did " + counted(count - 1, "later step") : "";
+    log.reject(rule, "step " + std::to_string(first) + " used other " + what + more, first);
+  }
+};
+
 // The order is the task's: the record has the digest of each step's samples, the job one over all.
 void audit_own_order(const audit_input& in, audit_log& log) {
   constexpr std::string_view rule = "agreed.batch_order";
@@ -54,15 +68,13 @@ void audit_order(const audit_input& in, audit_log& log) {
   }
   batch_order order(in.agreed);
   std::size_t looked_at = 0;
+  differing_steps others;
   for (const step_record* one : all_steps(in)) {
     if (!of_the_job(in, *one)) continue;
     ++looked_at;
-    if (digest_of_ids(order.of(one->step)) == one->sample_ids) continue;
-    log.reject(
-        rule,
-        "step " + std::to_string(one->step) + " used other samples than the job's seed selects",
-        one->step);
+    if (digest_of_ids(order.of(one->step)) != one->sample_ids) others.add(one->step);
   }
+  others.reject(log, rule, "samples than the job's seed selects");
   log.pass(rule, counted(looked_at, "step") + " used the samples that the job's seed selects");
 }
 
@@ -81,14 +93,14 @@ void audit_rates(const audit_input& in, audit_log& log) {
     return;
   }
   std::size_t looked_at = 0;
+  differing_steps others;
   for (const step_record* one : all_steps(in)) {
     if (!of_the_job(in, *one)) continue;
     ++looked_at;
     const std::vector<double>* agreed = in.agreed.rates_at(one->step);
-    if (agreed != nullptr && same_bits(*agreed, one->rates)) continue;
-    log.reject(rule, "step " + std::to_string(one->step) + " used other learning rates than agreed",
-               one->step);
+    if (agreed == nullptr || !same_bits(*agreed, one->rates)) others.add(one->step);
   }
+  others.reject(log, rule, "learning rates than agreed");
   log.pass(rule, counted(looked_at, "step") + " used the agreed learning rates");
 }
 

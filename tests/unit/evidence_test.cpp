@@ -237,20 +237,23 @@ TEST_CASE("samples of the epoch before are other samples", "[evidence]") {
   run.falls_only_to("agreed.batch_order");
 }
 
-TEST_CASE("each step that breaks a rule is a finding, and the rule does not pass", "[evidence]") {
+TEST_CASE("steps that break a rule alike are one finding, and the rule does not pass",
+          "[evidence]") {
   static const double other = 2 * rate;
   deviation how;
   how.entry = [](step_entry& entry) {
     if (entry.step == 3 || entry.step == 5) entry.rates = std::span(&other, 1);
   };
   const evidence seen = forged_run(how).open();
-  std::vector<std::uint64_t> steps;
+  std::vector<std::string> reasons;
   for (const finding& one : seen.findings()) {
     if (one.rule != "agreed.recipe") continue;
     CHECK(one.result == outcome::reject);
-    steps.push_back(*one.first_step);
+    CHECK(one.first_step == 3);
+    reasons.push_back(one.reason);
   }
-  CHECK(steps == std::vector<std::uint64_t>{3, 5});
+  CHECK(reasons == std::vector<std::string>{
+                       "step 3 used other learning rates than agreed, as did 1 later step"});
 }
 
 TEST_CASE("another learning rate is rejected, in its last bit", "[evidence]") {
