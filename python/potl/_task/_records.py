@@ -5,24 +5,46 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import inspect
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from functools import cached_property
 from typing import Any
 
 
 def fields_of(value: Any) -> dict[str, object] | None:
-    """The values of a data class by their names; None of anything else."""
+    """The values of a data class by their names, those beside its fields too; None of anything
+    else. What a property keeps is not among them: it is computed from the others.
+    """
     if not dataclasses.is_dataclass(value) or isinstance(value, type):
         return None
-    return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+    names = [field.name for field in dataclasses.fields(value)]
+    names += [
+        name
+        for name in getattr(value, "__dict__", ())
+        if name not in names
+        and not isinstance(inspect.getattr_static(type(value), name, None), cached_property)
+    ]
+    return {name: getattr(value, name) for name in names if hasattr(value, name)}
 
 
 def with_fields(value: Any, fields: Mapping[str, object]) -> Any:
-    """A copy of a data class with other values, frozen or not."""
+    """A copy of a data class with other values of all that `fields_of` names, frozen or not."""
     other = copy.copy(value)
+    for name in getattr(value, "__dict__", {}).keys() - fields.keys():
+        object.__delattr__(other, name)  # a property computes it again
     for name, item in fields.items():
         object.__setattr__(other, name, item)
     return other
+
+
+def targets_last(values: Iterable[Any]) -> list[Any]:
+    """Lists of maps at the end: what a detector's targets hold does not count samples."""
+
+    def is_listed(value: Any) -> bool:
+        return isinstance(value, (list, tuple)) and bool(value) and isinstance(value[0], Mapping)
+
+    return sorted(values, key=is_listed)
 
 
 def contents_of(value: Any) -> Mapping[Any, Any] | None:

@@ -15,7 +15,7 @@ import torch
 from torch import nn
 
 from .._base._errors import UsageError
-from ._records import fields_of, with_fields
+from ._records import fields_of, targets_last, with_fields
 
 if torch.distributed.is_available():
     # Functions of this module hold the process group that exists when it is imported, which torch
@@ -449,14 +449,14 @@ def batch_length(batch: Any) -> int:
         return batch.shape[0] if batch.dim() else 0
     named = batch if isinstance(batch, Mapping) else fields_of(batch)
     if named is not None:
-        return next((n for n in map(batch_length, named.values()) if n), 0)
+        return next((n for n in map(batch_length, targets_last(named.values())) if n), 0)
     if isinstance(batch, (list, tuple)):
         if batch and isinstance(batch[0], (str, bytes)):
             return len(batch)
         kinds = [v[0] for v in batch if isinstance(v, (list, tuple)) and v]
         if any(isinstance(v, Mapping) for v in kinds) and any(map(torch.is_tensor, kinds)):
             return 0  # lists of images and of their targets: no tensor counts samples
-        return next((n for n in map(batch_length, batch) if n), 0)
+        return next((n for n in map(batch_length, targets_last(batch)) if n), 0)
     return 0
 
 

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import sys
 import types
 from pathlib import Path
@@ -85,6 +86,30 @@ def test_a_data_class_is_hashed_by_all_its_fields() -> None:
         sample_bytes(Sample)
 
 
+@dataclasses.dataclass
+class Derived:
+    x: Tensor
+    rows: Any = dataclasses.field(init=False)
+
+    def __post_init__(self) -> None:
+        self.double = 2 * self.x
+
+    @functools.cached_property
+    def first(self) -> Tensor:
+        return self.x[:1]
+
+
+def test_what_a_data_class_holds_beside_its_fields_is_hashed_cut_and_moved() -> None:
+    one = Derived(torch.arange(4.0))
+    before = sample_bytes(one)
+    assert len(one.first) == 1 and sample_bytes(one) == before
+    part = select_samples(one, slice(2, 4), 4)
+    assert torch.equal(part.double, one.double[2:]) and torch.equal(part.first, one.x[2:3])
+    assert to_device(one, torch.device("meta")).double.device.type == "meta"
+    one.double = torch.zeros(4)
+    assert sample_bytes(one) != before
+
+
 def test_a_graph_is_hashed_by_what_it_holds(monkeypatch: pytest.MonkeyPatch) -> None:
     graph = Graph(x=torch.zeros(2, 3), edge_index=torch.tensor([[0, 1], [1, 0]]))
     with pytest.raises(potl.NotReplayable, match="no canonical bytes"):
@@ -115,6 +140,14 @@ def test_targets_of_a_detector_are_cut_by_sample() -> None:
     assert [len(part["pixel_values"]) for part in parts] == [2, 2]
     found = [[t["boxes"].shape[0] + t["boxes"].sum() for t in part["labels"]] for part in parts]
     assert found == [[4, 20], [36, 52]]
+
+
+def test_the_targets_of_a_detector_do_not_count_its_samples() -> None:
+    boxes = [{"boxes": torch.zeros(2, 4)} for _ in range(3)]
+    images = torch.zeros(3, 3, 8, 8)
+    named, placed = {"labels": boxes, "pixel_values": images}, (boxes, images)
+    assert [len(part["labels"]) for part, _ in split_batch(named, 3)] == [1, 1, 1]
+    assert [len(part[0]) for part, _ in split_batch(placed, 3)] == [1, 1, 1]
 
 
 def test_lists_of_images_and_of_their_targets_are_not_cut_into_micro_batches() -> None:
