@@ -137,8 +137,10 @@ class sampled {
     require_one_device(name, image, grid);
     shape_ = image.sizes();
     grid_shape_ = grid.sizes();
-    values_ = image.to(type_).reshape({image.size(0), image.size(1), -1});
-    const Tensor places = grid.to(type_).reshape({grid.size(0), -1, axes});
+    const std::int64_t elements = product(shape_, 2, image.dim());
+    const std::int64_t positions = product(grid_shape_, 1, axes + 1);
+    values_ = image.to(type_).reshape({image.size(0), image.size(1), elements});
+    const Tensor places = grid.to(type_).reshape({grid.size(0), positions, axes});
     for (std::int64_t i = 0; i < axes; ++i) {
       axes_.push_back(taps_of(places.select(2, axes - 1 - i), how, image.size(2 + i)));
     }

@@ -66,6 +66,11 @@ Tensor nms(const Tensor& boxes, const Tensor& scores, double threshold) {
 
 // ---------------------------------------------------------------------- regions
 
+/// Regions are as large as a model makes them: most samples of a bin along an axis, and of all
+/// bins.
+constexpr std::int64_t most_in_line = 4096, most_in_region = std::int64_t{1} << 24;
+constexpr std::size_t enough_at_once = std::size_t{1} << 18;  ///< samples, of several regions
+
 struct pooling {
   double scale;
   std::int64_t high, wide;  ///< bins
@@ -122,10 +127,14 @@ region<Real> region_of(const Real* of, const pooling& how, std::int64_t height,
   const Real bin_wide = wide / static_cast<Real>(how.wide);
   const auto count = [&](Real size) {
     if (how.samples > 0) return how.samples;
-    TORCH_CHECK(size <= 4096, "torchvision.roi_align: a bin of ", size, " elements");
-    return std::max<std::int64_t>(static_cast<std::int64_t>(std::ceil(size)), 0);
+    const auto most = static_cast<Real>(most_in_line);
+    TORCH_CHECK(size <= most, "torchvision.roi_align: a bin of ", size, " elements");
+    return static_cast<std::int64_t>(std::ceil(std::max(size, Real{0})));
   };
   const std::int64_t rows = count(bin_high), columns = count(bin_wide);
+  TORCH_CHECK(how.high * rows * how.wide * columns <= most_in_region,
+              "torchvision.roi_align: ", how.high * rows, " by ", how.wide * columns,
+              " samples of a region");
   region<Real> out{static_cast<std::int64_t>(of[0]), std::max<std::int64_t>(rows * columns, 1), {}};
   const auto at = [](Real start, std::int64_t bin, Real size, std::int64_t i, std::int64_t n) {
     const Real inside = (static_cast<Real>(i) + Real{0.5}) * size / static_cast<Real>(n);
@@ -141,35 +150,37 @@ region<Real> region_of(const Real* of, const pooling& how, std::int64_t height,
   return out;
 }
 
-template <class Real>
-std::vector<region<Real>> regions_of(const char* name, const Tensor& boxes, const pooling& how,
-                                     c10::IntArrayRef image) {
+/// Calls body(plane of the image, plane of bins, region) for all regions of each channel, in order.
+/// Few regions at once, because the samples of all may take much memory.
+template <class Real, class Body>
+void for_each_plane(const char* name, const Tensor& boxes, const pooling& how,
+                    c10::IntArrayRef image, const Body& body) {
   TORCH_CHECK(boxes.dim() == 2 && boxes.size(1) == 5, name, ": expected rois [n, 5], got sizes ",
               boxes.sizes());
-  TORCH_CHECK(how.high > 0 && how.wide > 0 && how.samples <= 4096 && image[2] > 0 && image[3] > 0,
-              name, ": sizes must be positive, and at most 4096 samples in a bin");
-  std::vector<region<Real>> out;
-  for (std::int64_t i = 0; i < boxes.size(0); ++i) {
-    const Real* box = boxes.const_data_ptr<Real>() + 5 * i;
-    TORCH_CHECK(box[0] >= 0 && box[0] < static_cast<Real>(image[0]), name, ": region ", i,
-                " is of image ", box[0], " of ", image[0]);
-    out.push_back(region_of(box, how, image[2], image[3]));
-  }
-  return out;
-}
-
-/// Calls body(plane of the image, plane of bins, region) for all regions of each channel, in order.
-template <class Real, class Body>
-void for_each_plane(const std::vector<region<Real>>& all, c10::IntArrayRef image, std::int64_t bins,
-                    const Body& body) {
+  TORCH_CHECK(how.high > 0 && how.wide > 0 && image[2] > 0 && image[3] > 0, name,
+              ": sizes must be positive");
+  TORCH_CHECK(how.samples <= most_in_line, name, ": at most ", most_in_line,
+              " samples of a bin along an axis");
   const std::int64_t channels = image[1], plane = image[2] * image[3];
-  executor().run(static_cast<std::size_t>(channels), [&](std::size_t task) {
-    const auto c = static_cast<std::int64_t>(task);
-    for (std::size_t i = 0; i < all.size(); ++i) {
-      body((all[i].image * channels + c) * plane,
-           (static_cast<std::int64_t>(i) * channels + c) * bins, all[i]);
+  const std::int64_t bins = how.high * how.wide;
+  for (std::int64_t first = 0, last = 0; first < boxes.size(0); first = last) {
+    std::vector<region<Real>> some;
+    for (std::size_t held = 0; last < boxes.size(0) && held < enough_at_once; ++last) {
+      const Real* box = boxes.const_data_ptr<Real>() + 5 * last;
+      TORCH_CHECK(box[0] >= 0 && box[0] < static_cast<Real>(image[0]), name, ": region ", last,
+                  " is of image ", box[0], " of ", image[0]);
+      some.push_back(region_of(box, how, image[2], image[3]));
+      held += some.back().places.size();
     }
-  });
+    executor().run(static_cast<std::size_t>(channels), [&](std::size_t task) {
+      const auto c = static_cast<std::int64_t>(task);
+      std::int64_t target = first * channels + c;
+      for (const region<Real>& one : some) {
+        body((one.image * channels + c) * plane, target * bins, one);
+        target += channels;
+      }
+    });
+  }
 }
 
 /// The mean over the samples of a bin, one product and one sum after the other.
@@ -182,24 +193,24 @@ Tensor roi_align(const Tensor& image, const Tensor& boxes, const pooling& how) {
   with_real(type, [&](auto zero) {
     using Real = decltype(zero);
     const std::int64_t bins = how.high * how.wide;
-    const auto all = regions_of<Real>(name, places, how, image.sizes());
     const Real* from = x.const_data_ptr<Real>();
     Real* to = out.mutable_data_ptr<Real>();
-    for_each_plane(all, image.sizes(), bins,
-                   [&](std::int64_t source, std::int64_t target, const region<Real>& of) {
-                     const auto each = static_cast<std::int64_t>(of.places.size()) / bins;
-                     for (std::int64_t bin = 0; bin < bins; ++bin) {
-                       Real sum = 0;
-                       for (std::int64_t i = 0; i < each; ++i) {
-                         const auto& around = of.places[static_cast<std::size_t>(bin * each + i)];
-                         for (std::size_t k = 0; k < 4; ++k) {
-                           if (around.weight[k] != 0)
-                             sum += around.weight[k] * from[source + around.place[k]];
-                         }
-                       }
-                       to[target + bin] = sum / static_cast<Real>(of.samples);
-                     }
-                   });
+    for_each_plane<Real>(name, places, how, image.sizes(),
+                         [&](std::int64_t source, std::int64_t target, const region<Real>& of) {
+                           const auto each = static_cast<std::int64_t>(of.places.size()) / bins;
+                           for (std::int64_t bin = 0; bin < bins; ++bin) {
+                             Real sum = 0;
+                             for (std::int64_t i = 0; i < each; ++i) {
+                               const auto& around =
+                                   of.places[static_cast<std::size_t>(bin * each + i)];
+                               for (std::size_t k = 0; k < 4; ++k) {
+                                 if (around.weight[k] != 0)
+                                   sum += around.weight[k] * from[source + around.place[k]];
+                               }
+                             }
+                             to[target + bin] = sum / static_cast<Real>(of.samples);
+                           }
+                         });
   });
   return rounded_to(out, image.scalar_type());
 }
@@ -216,21 +227,21 @@ Tensor roi_align_backward(const Tensor& dy, const Tensor& boxes, const pooling& 
   with_real(type, [&](auto zero) {
     using Real = decltype(zero);
     const std::int64_t bins = how.high * how.wide;
-    const auto all = regions_of<Real>(name, places, how, image);
     const Real* from = slopes.const_data_ptr<Real>();
     Real* to = out.mutable_data_ptr<Real>();
-    for_each_plane(all, image, bins,
-                   [&](std::int64_t target, std::int64_t source, const region<Real>& of) {
-                     const auto each = static_cast<std::int64_t>(of.places.size()) / bins;
-                     for (std::int64_t j = 0; j < bins * each; ++j) {
-                       const auto& around = of.places[static_cast<std::size_t>(j)];
-                       for (std::size_t k = 0; k < 4; ++k) {
-                         if (around.weight[k] == 0) continue;
-                         const Real share = from[source + j / each] * around.weight[k];
-                         to[target + around.place[k]] += share / static_cast<Real>(of.samples);
-                       }
-                     }
-                   });
+    for_each_plane<Real>(name, places, how, image,
+                         [&](std::int64_t target, std::int64_t source, const region<Real>& of) {
+                           const auto each = static_cast<std::int64_t>(of.places.size()) / bins;
+                           for (std::int64_t j = 0; j < bins * each; ++j) {
+                             const auto& around = of.places[static_cast<std::size_t>(j)];
+                             for (std::size_t k = 0; k < 4; ++k) {
+                               if (around.weight[k] == 0) continue;
+                               const Real share = from[source + j / each] * around.weight[k];
+                               to[target + around.place[k]] +=
+                                   share / static_cast<Real>(of.samples);
+                             }
+                           }
+                         });
   });
   return rounded_to(out, dy.scalar_type());
 }

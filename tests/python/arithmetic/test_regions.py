@@ -162,6 +162,19 @@ def test_regions_that_no_image_has_are_an_error(roi: tuple[float, ...]) -> None:
         call("roi_align", IMAGE, torch.tensor([roi]), 1.0, 2, 3, -1, False)
 
 
+@pytest.mark.parametrize("half", [False, True])
+def test_a_region_of_more_samples_than_memory_holds_is_an_error(half: bool) -> None:
+    rois = torch.tensor([[0.0, 0, 0, 12_000, 8_000]])
+    with pytest.raises(RuntimeError, match="8000 by 12000 samples of a region"):
+        call("roi_align", IMAGE, rois, 1.0, 2, 3, -1, half)
+
+
+def test_a_region_that_ends_before_it_begins_is_empty() -> None:
+    for end in (-5.0, -1e30, -math.inf):
+        rois = torch.tensor([[0, 0, 0, end, end]])
+        assert not call("roi_align", IMAGE, rois, 1.0, 2, 3, -1, True).any()
+
+
 def test_a_place_that_is_no_number_is_outside() -> None:
     rois = torch.tensor([[0, math.nan, 0, 1, 1]])
     assert not call("roi_align", IMAGE, rois, 1.0, 2, 3, 2, True).any()

@@ -26,6 +26,12 @@ def _grids() -> Iterator[Case]:
         yield Case(f"grid_sample/{mode}/{border}/{align}", sample, (plane, on_plane))
         if mode != "bicubic":
             yield Case(f"grid_sample/{mode}/{border}/{align}/3d", sample, (solid, in_solid))
+    for shape in ((0, 3), (2, 0)):
+        yield Case(
+            f"grid_sample/none of {shape}",
+            lambda x, grid: F.grid_sample(x, grid, align_corners=False),
+            (floats(*shape, 5, 7), floats(shape[0], 4, 6, 2)),
+        )
     yield Case(
         "grid_sample/one place twice",
         lambda x, grid: F.grid_sample(x, grid * 0, align_corners=True),
