@@ -136,7 +136,7 @@ class walker {
 
   void check_job(const digest& id) {
     if (out_.header && id != out_.header->job_id) {
-      out_.add("agreed.job", "a record names another job than the header");
+      out_.add("agreed.job", "a record names another job than the header", out_.last_step());
     }
   }
 

@@ -144,10 +144,11 @@ void add_remedies(std::span<const finding> findings, const answer_facts& facts,
   }
 }
 
-// Whoever mixes up files of two jobs gets this too.
+// Whoever mixes up files of two jobs gets this too. A step is named where the records of one log
+// are of several jobs, which no mixed-up file is.
 bool is_of_another_job(std::span<const finding> findings) {
   return std::any_of(findings.begin(), findings.end(), [](const finding& one) {
-    return one.result == outcome::reject && one.rule == "agreed.job";
+    return one.result == outcome::reject && one.rule == "agreed.job" && !one.first_step;
   });
 }
 

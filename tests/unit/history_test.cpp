@@ -24,7 +24,9 @@ std::vector<std::string> anomalies(const std::function<void(std::vector<record>&
   write_records(path, records);
   std::vector<std::string> out;
   const auto found = read_history(bytes_of(path + "/transcript.log"), {}).value();
-  for (const anomaly& one : found.anomalies) out.push_back(one.reason);
+  for (const anomaly& one : found.anomalies) {
+    out.push_back(one.reason + (one.step ? " at " + std::to_string(*one.step) : ""));
+  }
   return out;
 }
 
@@ -57,7 +59,7 @@ TEST_CASE("records in places where they have no business are named") {
 
 TEST_CASE("a record of another job is named") {
   const auto change = [](auto& r) { std::get<step_record>(r[3]).job_id = digest{}; };
-  REQUIRE(says(anomalies(change), "another job than the header"));
+  REQUIRE(says(anomalies(change), "another job than the header at 1"));
 }
 
 TEST_CASE("a close record names the last step and its state") {

@@ -202,6 +202,14 @@ TEST_CASE("whoever mixed up two jobs is told to look at that first") {
   REQUIRE(steps.front().find("run, job and commitment belong together") != std::string::npos);
 }
 
+TEST_CASE("a log whose records are of several jobs is no mixed-up file") {
+  scene spliced(12);
+  spliced.findings.push_back(made("transcript", "agreed.job", outcome::reject));
+  spliced.findings.back().first_step = 3;
+  REQUIRE(answer_of(spliced.report()).find("there is evidence") != std::string::npos);
+  REQUIRE(steps_of(spliced.report()).front().find("Send the trainer the findings") == 0);
+}
+
 TEST_CASE("segments that were drawn and could not be judged are not to be drawn more often") {
   scene none(0);
   finding& summary = none.findings[1];
