@@ -6,9 +6,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from .._task._collated import to_device
 from .._task._data import Planned, Reader, batches
 from .._task._schedule import Schedule
-from .._task._task import Task, to_device
+from .._task._task import Task
 
 
 class Batches:

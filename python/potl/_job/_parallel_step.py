@@ -16,7 +16,8 @@ import torch
 from .. import _core
 from .._base._errors import UnsupportedError, UsageError
 from .._task import _random
-from .._task._task import Task, overrides_step, split_batch
+from .._task._collated import split_batch
+from .._task._task import Task, overrides_step
 from .._task._trees import first_difference
 from ._ranks import Ranks
 from ._running_statistics import RunningStatistics

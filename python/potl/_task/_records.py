@@ -7,7 +7,7 @@ import copy
 import dataclasses
 import inspect
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from functools import cached_property
 from typing import Any
 
@@ -36,15 +36,6 @@ def with_fields(value: Any, fields: Mapping[str, object]) -> Any:
     for name, item in fields.items():
         object.__setattr__(other, name, item)
     return other
-
-
-def targets_last(values: Iterable[Any]) -> list[Any]:
-    """Lists of maps at the end: what a detector's targets hold does not count samples."""
-
-    def is_listed(value: Any) -> bool:
-        return isinstance(value, (list, tuple)) and bool(value) and isinstance(value[0], Mapping)
-
-    return sorted(values, key=is_listed)
 
 
 def contents_of(value: Any) -> Mapping[Any, Any] | None:

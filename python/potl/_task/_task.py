@@ -15,7 +15,7 @@ import torch
 from torch import nn
 
 from .._base._errors import UsageError
-from ._records import fields_of, targets_last, with_fields
+from ._collated import split_batch
 
 if torch.distributed.is_available():
     # Functions of this module hold the process group that exists when it is imported, which torch
@@ -437,92 +437,6 @@ def overrides(task: Task, name: str) -> bool:
         return True
     # Not vars(task): a trial looks at what a step reads, and this is no step.
     return name in object.__getattribute__(task, "__dict__")
-
-
-# What a collated batch lists one by one, for each sample. Targets of detectors are dicts.
-_IN_LISTS = (str, bytes, int, float, Mapping)
-
-
-def batch_length(batch: Any) -> int:
-    """Samples in a collated batch: the size of dimension 0 of its first tensor."""
-    if isinstance(batch, torch.Tensor):
-        return batch.shape[0] if batch.dim() else 0
-    named = batch if isinstance(batch, Mapping) else fields_of(batch)
-    if named is not None:
-        return next((n for n in map(batch_length, targets_last(named.values())) if n), 0)
-    if isinstance(batch, (list, tuple)):
-        if batch and isinstance(batch[0], (str, bytes)):
-            return len(batch)
-        kinds = [v[0] for v in batch if isinstance(v, (list, tuple)) and v]
-        if any(isinstance(v, Mapping) for v in kinds) and any(map(torch.is_tensor, kinds)):
-            return 0  # lists of images and of their targets: no tensor counts samples
-        return next((n for n in map(batch_length, targets_last(batch)) if n), 0)
-    return 0
-
-
-def split_batch(batch: Any, parts: int) -> list[tuple[Any, float]]:
-    """Cuts a collated batch along dimension 0 into at most `parts` consecutive parts of about equal
-    size.
-    """
-    if parts == 1:
-        return [(batch, 1.0)]
-    count = batch_length(batch)
-    if count == 0:
-        raise UsageError(
-            f"a batch of type {type(batch).__name__} cannot be cut into micro-batches",
-            "override Task.step, or collate into tensors whose dimension 0 counts samples",
-        )
-    size = -(-count // parts)
-    bounds = [(first, min(first + size, count)) for first in range(0, count, size)]
-    return [
-        (select_samples(batch, slice(a, b), count), 1.0 if b - a == count else (b - a) / count)
-        for a, b in bounds
-    ]
-
-
-def select_samples(batch: Any, which: slice | torch.Tensor, count: int) -> Any:
-    """`batch` with only the samples `which`: tensors and lists of `count` entries are cut, the rest
-    is kept.
-    """
-    if isinstance(batch, torch.Tensor):
-        return batch[which] if batch.dim() and batch.shape[0] == count else batch
-    if isinstance(batch, Mapping):
-        cut = {key: select_samples(value, which, count) for key, value in batch.items()}
-        return cut if type(batch) is dict else type(batch)(cut)  # type: ignore[call-arg]
-    if (named := fields_of(batch)) is not None:
-        cut = {key: select_samples(value, which, count) for key, value in named.items()}
-        return with_fields(batch, cut)
-    if isinstance(batch, (list, tuple)):
-        if len(batch) == count and batch and isinstance(batch[0], _IN_LISTS):
-            picked = (
-                list(batch[which])
-                if isinstance(which, slice)
-                else [batch[i] for i in which.tolist()]
-            )
-            return type(batch)(picked)
-        items = [select_samples(value, which, count) for value in batch]
-        if isinstance(batch, tuple) and hasattr(batch, "_fields"):
-            return type(batch)(*items)
-        return type(batch)(items)
-    return batch
-
-
-def to_device(batch: Any, device: torch.device) -> Any:
-    """`batch` with its tensors on `device`; an object with a method `to` moves itself."""
-    if isinstance(batch, torch.Tensor):
-        return batch.to(device, non_blocking=True)
-    if callable(getattr(batch, "to", None)):
-        return batch.to(device)
-    if isinstance(batch, Mapping):
-        moved = {key: to_device(value, device) for key, value in batch.items()}
-        return moved if type(batch) is dict else type(batch)(moved)  # type: ignore[call-arg]
-    if isinstance(batch, tuple) and hasattr(batch, "_fields"):
-        return type(batch)(*(to_device(value, device) for value in batch))
-    if isinstance(batch, (list, tuple)):
-        return type(batch)(to_device(value, device) for value in batch)
-    if (named := fields_of(batch)) is not None:
-        return with_fields(batch, {key: to_device(value, device) for key, value in named.items()})
-    return batch
 
 
 def _unreduced(loss: Callable[..., torch.Tensor], output: Any, target: Any) -> torch.Tensor:

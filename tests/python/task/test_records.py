@@ -15,8 +15,8 @@ import torch
 from torch import Tensor, nn
 
 import potl
+from potl._task._collated import select_samples, split_batch, to_device
 from potl._task._sample_bytes import sample_bytes
-from potl._task._task import select_samples, split_batch, to_device
 
 
 @dataclasses.dataclass(frozen=True)

@@ -15,7 +15,7 @@ from torch.utils.data import TensorDataset
 
 import potl
 from potl import Session, Task, UsageError
-from potl._task._task import split_batch
+from potl._task._collated import split_batch
 
 
 class Listed(nn.Module):
