@@ -41,7 +41,7 @@ struct python_not_reproducible final : torch::PyTorchError {
 };
 
 void throw_for_python(const std::string& message, const std::string& remedy) {
-  // TorchScript shows the text as it is.
+  // Some of torch shows the text as it is: the mark between its parts is not seen there.
   throw python_not_reproducible(message + ":\x1f " + remedy);
 }
 

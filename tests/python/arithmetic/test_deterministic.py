@@ -25,10 +25,6 @@ B = torch.linspace(-3, 2, 28).view(7, 4)
 UNKNOWN: Callable[[], Tensor] = lambda: torch.fft.fft(A)  # noqa: E731
 
 
-def spectrum(x: torch.Tensor) -> torch.Tensor:
-    return torch.fft.fft(x)
-
-
 def is_on() -> bool:
     return bool(_library.module().is_on())
 
@@ -183,15 +179,6 @@ def test_what_to_write_for_multinomial_draws_by_weight() -> None:
         (quotients,) = re.findall(r"weights / .*", raised.value.remedy)
         drawn = eval(quotients, {"torch": torch, "weights": weights}).topk(4).indices
     assert sorted(drawn.tolist()) == [0, 2, 3, 4]
-
-
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")
-def test_refusals_through_torchscript_can_be_read() -> None:
-    scripted = torch.jit.script(spectrum)
-    with potl.deterministic(), pytest.raises(RuntimeError) as raised:
-        scripted(torch.ones(3))
-    text = str(raised.value).replace("\x1f", "")
-    assert "is not reproducible: multiply by" in text
 
 
 def test_an_operator_of_somebody_else_is_refused() -> None:
