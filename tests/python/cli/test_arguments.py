@@ -62,7 +62,7 @@ def test_what_follows_two_dashes_is_the_modules(folder: Path) -> None:
         done = play(words)
         assert done.returncode == 0, done.stderr
     other = play(f"{verify} --no-ledger -- --lr 0.2")
-    assert other.returncode == 2 and "not the job's" in other.stderr
+    assert other.returncode == 2 and "does not match the job" in other.stderr
     import json
 
     again = json.loads(done.stdout)["reproduce"]

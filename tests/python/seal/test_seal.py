@@ -236,7 +236,7 @@ LACKS = {
         {"trainer": TRAINER.replace("data/train.npz", "data/none")},
         r"there is no file data/none \(name what the task needs .* with --with\)",
     ),
-    "its code": ({"model": MODEL + "    x = 1\n"}, "the source code of Net is another"),
+    "its code": ({"model": MODEL + "    x = 1\n"}, "the source code of Net is not the agreed one"),
     "an error": ({"model": "1 / 0"}, "ZeroDivisionError: division by zero"),
     "an exit": ({"model": "import sys; sys.exit(0)"}, "SystemExit: 0"),
     "a process": ({"model": "import os; os._exit(0)"}, "the task ended the process"),
