@@ -5,8 +5,10 @@
 #include <functional>
 #include <memory>
 
+#include <potl/checks/detail/copies.hpp>
 #include <potl/checks/replayer.hpp>
 #include <potl/evidence/evidence.hpp>
+#include <potl/numeric/detail/averages.hpp>
 #include <potl/transcript/state.hpp>
 
 #include "transcript.hpp"
@@ -16,6 +18,21 @@ namespace {
 
 using namespace potl::checks;
 using transcript::state;
+
+still_elements still_from(std::vector<std::string> paths, std::string_view mask,
+                          std::uint64_t roundings = 0) {
+  return {std::move(paths), {mask.begin(), mask.end()}, roundings};
+}
+
+py::list still_with_copies(
+    const std::vector<std::pair<std::vector<std::string>, std::string>>& still, const copies& all,
+    std::uint64_t roundings) {
+  std::vector<still_elements> own;
+  for (const auto& [paths, mask] : still) own.push_back(still_from(paths, mask));
+  return list_of(with_copies(std::move(own), all, roundings), [](const still_elements& one) {
+    return py::make_tuple(one.paths, to_bytes(one.mask), one.roundings);
+  });
+}
 
 /// Calls the methods of potl._verify._workload.Workload, which have the names of any_workload's.
 class python_workload final : public any_workload {
@@ -92,7 +109,7 @@ class python_workload final : public any_workload {
       for (const py::handle one : method("still")()) {
         const auto [paths, mask, roundings] =
             py::cast<std::tuple<std::vector<std::string>, std::string, std::uint64_t>>(one);
-        out.push_back({paths, {mask.begin(), mask.end()}, roundings});
+        out.push_back(still_from(paths, mask, roundings));
       }
       return out;
     });
@@ -264,6 +281,16 @@ void bind_replayer(py::module_& module) {
             return self.within([&what](replayer& with) { return with.not_finite(what); });
           },
           py::arg("state"));
+  module.def(
+      "copies_of",
+      [](const std::vector<state>& states, const std::vector<std::vector<std::string>>& places) {
+        const py::gil_scoped_release released;
+        return copies_of(states, places);
+      },
+      py::arg("states"), py::arg("places"));
+  module.def("with_copies", &still_with_copies, py::arg("still"), py::arg("copies"),
+             py::arg("roundings"));
+  module.def("keeps_signs", &numeric::keeps_signs, py::arg("momentum"));
 }
 
 }  // namespace potl::python

@@ -331,6 +331,33 @@ class Violation:
     def reason(self) -> str: ...
 
 def unlawful(state: State, laws: object) -> Violation | None: ...
+def copies_of(states: Sequence[State], places: Sequence[Sequence[str]]) -> dict[str, list[str]]:
+    """The tensors that start with the values of a parameter, or as zeros, and then move as an
+    average of it does, with the parameters that each may be of; and those of `ema=`.
+
+    Args:
+        states: The initial one, and those after each of the first steps.
+        places: Of each parameter, the paths of what belongs to it: what its optimizer keeps first.
+    """
+
+def with_copies(
+    still: Sequence[tuple[list[str], bytes]], copies: dict[str, list[str]], roundings: int
+) -> list[tuple[list[str], bytes, int]]:
+    """What `StillElements.found` gives, with the copies of parameters. An element of a copy that
+    may be of several counts if none of these had a gradient there.
+
+    Args:
+        still: Paths of what belongs to a parameter, and a mask of its elements.
+        copies: From `copies_of`.
+        roundings: How often an average was taken.
+
+    Returns:
+        Paths, mask, and how often every element was rounded: only those of an average are.
+    """
+
+def keeps_signs(momentum: float | None) -> bool:
+    """Whether a running average of numbers that are not negative cannot be negative."""
+
 def not_finite(recorded: State, initial: State, masks: list[str] | None = None) -> str:
     """What `recorded` holds that no honest state does, such as "model/parameters/w holds NaN", or
     "". An infinity that `initial` has in the same place is a mask.

@@ -23,7 +23,7 @@
 #include <utility>
 #include <vector>
 
-#include <potl/libtorch/detail/copies.hpp>
+#include <potl/checks/detail/copies.hpp>
 #include <potl/libtorch/detail/operator_tracer.hpp>
 #include <potl/libtorch/detail/step_arithmetic.hpp>
 #include <potl/libtorch/detail/step_rounding.hpp>
@@ -134,7 +134,7 @@ class workload {
   }
   /// The elements that had no gradient in these steps, and those of averages of them.
   std::vector<checks::still_elements> still() const {
-    return detail::with_copies(still_.found(task_), copies_, passes_);
+    return checks::with_copies(still_.found(task_), copies_, passes_);
   }
 
   /// Runs a step as run_step does, and says what each of its operators returned.
@@ -176,7 +176,7 @@ class workload {
   };
   double pass_over(std::uint64_t step, std::span<const std::int64_t> ids);
   double clip_gradients();
-  detail::copies copies_of(const builder& build) const;
+  checks::copies copies_of(const builder& build) const;
 
   std::unique_ptr<transcript::job> agreed_;
   std::unique_ptr<transcript::batch_order> order_;
@@ -189,7 +189,7 @@ class workload {
   step_arithmetic arithmetic_;
   step_rounding rounding_;
   detail::still_watch still_;
-  detail::copies copies_;
+  checks::copies copies_;
   std::uint64_t passes_ = 0;   ///< forward passes of the steps that are watched
   std::uint64_t updates_ = 0;  ///< run to come to this state, those before a restored one included
   std::uint64_t written_ = 0;  ///< writes() when the workload wrote last
@@ -257,15 +257,17 @@ inline std::optional<std::string> workload::other_first_loss(const json_value& a
 }
 
 // Of a task of its own, which takes two steps where a tensor may be a copy.
-inline detail::copies workload::copies_of(const builder& build) const {
-  if (arithmetic_.is_exact() || detail::candidates_of(task_).others.empty()) return {};
+inline checks::copies workload::copies_of(const builder& build) const {
+  if (arithmetic_.is_exact() || !detail::may_have_copies(task_)) return {};
   workload own(build, *agreed_, false);
-  detail::copy_finder finder(own.task_);
+  std::vector<transcript::state> states{own.capture()};
   for (std::uint64_t step = 1; step <= std::min<std::uint64_t>(2, agreed_->steps); ++step) {
     own.run_step(step);
-    finder.look();
+    states.push_back(own.capture());
   }
-  return finder.found();
+  std::vector<std::vector<std::string>> places;
+  for (auto& [parameter, paths] : detail::places_of(own.task_)) places.push_back(std::move(paths));
+  return checks::copies_of(states, places);
 }
 
 inline void workload::load_state(const transcript::state& from, std::uint64_t step) {

@@ -18,9 +18,9 @@ from torch.nn.modules.batchnorm import _NormBase
 from torch.optim.swa_utils import AveragedModel
 
 from .. import _core
-from .._job._copies import Copies, copies_of
 from .._job._first_steps import end_of
 from .._job._recipe import changed_options, options_of
+from .._job._still_elements import places_of
 from .._task._capture import is_standard, is_torchs, modules_of
 from .._task._forms import OPEN, Law, any_shape, form, lazily, loosely, merged
 from .._task._own_parts import OwnParts
@@ -113,7 +113,7 @@ class Schema:
         return self._laws.largest_bytes
 
     @property
-    def copies(self) -> Copies:
+    def copies(self) -> dict[str, list[str]]:
         """Which tensors of a state are copies or averages of a parameter."""
         return self._laws.copies
 
@@ -159,7 +159,10 @@ class _Laws:
             self._ahead = Ahead(task, session.schedule)
         self._forms = _forms_of(trees, made)
         # In a reproducible arithmetic nothing is judged by how near it is.
-        self.copies: Copies = {} if session.is_reproducible else copies_of(task, trees)
+        self.copies: dict[str, list[str]] = {}
+        if not session.is_reproducible:
+            places = [paths for _, paths in places_of(task)]
+            self.copies = _core.copies_of(states, places)
         self._variances = _variances(task, trees)
         self._own = OwnParts(task)
         # A scaler may have skipped the updates of the steps above, so that these show no options
@@ -409,7 +412,7 @@ def _variances(task: Task, trees: list[Tree]) -> dict[str, set[str]]:
             for prefix, module in modules_of(root)
             if isinstance(module, _NormBase)
             and is_torchs(module)
-            and 0 <= (module.momentum or 0) <= 1
+            and _core.keeps_signs(module.momentum)
             for name in [f"{prefix}running_var"]
             if all(
                 isinstance(buffers.get(name), _core.TensorView)

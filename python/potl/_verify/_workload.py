@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 from .. import _core
 from .._arithmetic import _rounded_steps
 from .._base._errors import NotReproducible
-from .._job._copies import with_copies
 from .._job._first_steps import other_bits
 from .._job._linear import is_linear
 from .._task._task import overrides
@@ -87,7 +86,7 @@ class Workload:
             return []
         # First, because what the schema learns may take steps of its own.
         found = self._still.found()
-        return with_copies(found, self._schema.copies, self._updates)
+        return _core.with_copies(found, self._schema.copies, self._updates)
 
     def is_linear(self) -> bool:
         return is_linear(self.task, self.session.schedule)

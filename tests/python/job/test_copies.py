@@ -12,9 +12,9 @@ import torch
 from lawful import data, task
 from torch import nn
 
-from potl import Task
-from potl._job._copies import copies_of, with_copies
+from potl import Task, _core
 from potl._job._session import Session
+from potl._job._still_elements import places_of
 
 Move = Callable[[list[torch.Tensor], list[torch.Tensor], int], None]
 
@@ -73,7 +73,7 @@ def found(build: Callable[[], Task]) -> dict[str, list[str]]:
         for step, _, batch in session.batches(1, 2):
             session.run_step(step, batch)
             states.append(session.capture())
-        copies = copies_of(session.task, [state.tree() for state in states])
+        copies = _core.copies_of(states, [paths for _, paths in places_of(session.task)])
         return {path: [one.rpartition("/")[2] for one in of] for path, of in copies.items()}
 
 
@@ -198,4 +198,4 @@ def test_an_element_of_a_copy_of_several_parameters_needs_none_of_them_to_have_a
     still = [(["a", "b"], b"\1\1\0\0"), (["c"], b"\1\0\1\0")]
     copies = {"of a": ["a"], "of both": ["a", "c"], "of none": ["d"], "of a and d": ["a", "d"]}
     added = [(["of a"], b"\1\1\0\0", 7), (["of both"], b"\1\0\0\0", 7)]
-    assert with_copies(still, copies, 7) == [(*one, 0) for one in still] + added
+    assert _core.with_copies(still, copies, 7) == [(*one, 0) for one in still] + added

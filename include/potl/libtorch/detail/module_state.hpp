@@ -19,6 +19,7 @@
 #include <utility>
 
 #include <potl/libtorch/detail/tensor.hpp>
+#include <potl/numeric/detail/averages.hpp>
 
 namespace potl::libtorch {
 
@@ -104,8 +105,7 @@ namespace detail {
 template <class Norm>
 bool averages_squares(const torch::nn::Module& one) {
   if (typeid(one) != typeid(Norm)) return false;
-  const std::optional<double> momentum = static_cast<const Norm&>(one).options.momentum();
-  return !momentum || (0 <= *momentum && *momentum <= 1);
+  return numeric::keeps_signs(static_cast<const Norm&>(one).options.momentum());
 }
 
 // Below zero, a norm that evaluates divides by the root of next to nothing.
@@ -119,9 +119,8 @@ inline void require_variances(torch::nn::Module& root, const std::string& path) 
     }
     const auto buffers = one.named_buffers(false);
     const at::Tensor* variance = buffers.find("running_var");
-    if (variance == nullptr || !variance->defined() || !variance->lt(0).any().item<bool>()) return;
-    mismatch(path + "/" + prefix + "running_var",
-             "holds a negative number, which no step makes there");
+    if (variance == nullptr || !variance->defined()) return;
+    require_squares(*variance, path + "/" + prefix + "running_var");
   });
 }
 

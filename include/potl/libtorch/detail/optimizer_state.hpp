@@ -23,7 +23,6 @@
 #include <vector>
 
 #include <potl/libtorch/detail/tensor.hpp>
-#include <potl/numeric/detail/finite.hpp>
 
 namespace potl::libtorch {
 namespace detail {
@@ -195,10 +194,8 @@ std::unique_ptr<torch::optim::OptimizerParamState> kept_of(const transcript::sta
       if (entry.first != transcript::state_key(name)) continue;
       *tensor = at::empty_like(parameter.detach());
       restore(*tensor, entry.second, path + "/" + name);
-      const auto* found = std::get_if<transcript::state_tensor>(&entry.second.content);
-      const bool of_squares = name == "exp_avg_sq" || name == "max_exp_avg_sq";
-      if (of_squares && found != nullptr && numeric::any_negative(found->type, found->bytes)) {
-        mismatch(path + "/" + name, "holds a negative number, which no step makes there");
+      if (name == "exp_avg_sq" || name == "max_exp_avg_sq") {
+        require_squares(*tensor, path + "/" + name);
       }
       ++known;
     }

@@ -4,9 +4,11 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -16,6 +18,47 @@
 #include <potl/libtorch/task.hpp>
 
 namespace potl::libtorch::detail {
+
+/// The parameters of each optimizer, and where a state has what belongs to them: what the optimizer
+/// keeps of one, and its values under each of their names.
+inline std::vector<std::pair<at::Tensor, std::vector<std::string>>> places_of(const task& of) {
+  std::multimap<const void*, std::string> paths;
+  for (const auto& [name, tensor] : tensors_of(*of.model).parameters) {
+    paths.emplace(tensor.unsafeGetTensorImpl(), "model/parameters/" + name);
+  }
+  std::vector<std::pair<at::Tensor, std::vector<std::string>>> out;
+  for (std::size_t i = 0; i < of.optimizers.size(); ++i) {
+    const auto numbers = numbers_of(*of.optimizers[i]);
+    for (const auto& group : of.optimizers[i]->param_groups()) {
+      for (const at::Tensor& one : group.params()) {
+        const void* self = one.unsafeGetTensorImpl();
+        std::vector<std::string> own{"optimizers/" + std::to_string(i) + "/state/" +
+                                     std::to_string(numbers.at(self))};
+        const auto [first, last] = paths.equal_range(self);
+        for (auto at = first; at != last; ++at) own.push_back(at->second);
+        out.emplace_back(one, std::move(own));
+      }
+    }
+  }
+  return out;
+}
+
+/// Whether a tensor that no optimizer steps has the shape of one that is stepped, as its copy has.
+inline bool may_have_copies(const task& of) {
+  std::set<const void*> stepped;
+  std::set<std::vector<std::int64_t>> shapes;
+  for (const auto& [parameter, paths] : places_of(of)) {
+    stepped.insert(parameter.unsafeGetTensorImpl());
+    shapes.insert(parameter.sizes().vec());
+  }
+  const auto may = [&](const auto& named) {
+    return !stepped.contains(named.second.unsafeGetTensorImpl()) &&
+           named.second.is_floating_point() && shapes.contains(named.second.sizes().vec());
+  };
+  const module_tensors all = tensors_of(*of.model);
+  return std::any_of(all.parameters.begin(), all.parameters.end(), may) ||
+         std::any_of(all.buffers.begin(), all.buffers.end(), may);
+}
 
 /// Watches the updates of optimizers that take their gradients as they find them.
 class still_watch {
@@ -42,24 +85,10 @@ class still_watch {
 
   /// Of every parameter with such elements.
   std::vector<checks::still_elements> found(const task& of) const {
-    std::multimap<const void*, std::string> paths;
-    for (const auto& [name, tensor] : tensors_of(*of.model).parameters) {
-      paths.emplace(tensor.unsafeGetTensorImpl(), "model/parameters/" + name);
-    }
     std::vector<checks::still_elements> out;
-    for (std::size_t i = 0; i < of.optimizers.size(); ++i) {
-      const auto numbers = numbers_of(*of.optimizers[i]);
-      for (const auto& group : of.optimizers[i]->param_groups()) {
-        for (const at::Tensor& one : group.params()) {
-          checks::still_elements next{{"optimizers/" + std::to_string(i) + "/state/" +
-                                       std::to_string(numbers.at(one.unsafeGetTensorImpl()))},
-                                      mask_of(one)};
-          if (next.mask.empty()) continue;
-          const auto [first, last] = paths.equal_range(one.unsafeGetTensorImpl());
-          for (auto at = first; at != last; ++at) next.paths.push_back(at->second);
-          out.push_back(std::move(next));
-        }
-      }
+    for (auto& [parameter, paths] : places_of(of)) {
+      std::vector<std::uint8_t> mask = mask_of(parameter);
+      if (!mask.empty()) out.push_back({std::move(paths), std::move(mask)});
     }
     return out;
   }

@@ -187,6 +187,13 @@ inline void require_size(std::size_t saved, std::size_t live, const std::string&
   mismatch(path, "the state has " + std::to_string(saved) + ", the task " + std::to_string(live));
 }
 
+/// Of averages of squares, which no step makes negative.
+inline void require_squares(const at::Tensor& live, const std::string& path) {
+  if (live.lt(0).any().item<bool>()) {
+    mismatch(path, "holds a negative number, which no step makes there");
+  }
+}
+
 inline void put(transcript::state_map& map, std::string key, transcript::state_value value) {
   map.push_back({transcript::state_key(std::move(key)), std::move(value)});
 }
