@@ -38,8 +38,8 @@ void bind_work(py::module_& module) {
       py::arg("data"), py::arg("job_id"), py::arg("nonce"), py::arg("max_steps"));
   module.def(
       "sign_work_note",
-      [](py::handle job_id, py::handle nonce, py::object commitment, const py::iterable& codes,
-         const signing_key& key) {
+      [](py::handle job_id, py::handle nonce, const py::object& commitment,
+         const py::iterable& codes, const signing_key& key) {
         std::optional<digest> bound;
         if (!commitment.is_none()) bound = to_digest(commitment);
         return sign_work_note(to_digest(job_id), to_digest(nonce), bound, to_digests(codes), key)

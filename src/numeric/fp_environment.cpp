@@ -29,7 +29,7 @@ Real hidden(Real value) {
 std::uint64_t bits(double value) { return std::bit_cast<std::uint64_t>(value); }
 std::uint32_t bits(float value) { return std::bit_cast<std::uint32_t>(value); }
 
-std::string hex(std::uint64_t value) {
+[[maybe_unused]] std::string hex(std::uint64_t value) {
   char text[24];
   std::snprintf(text, sizeof text, "0x%llx", static_cast<unsigned long long>(value));
   return text;
