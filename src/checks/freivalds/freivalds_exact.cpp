@@ -3,6 +3,8 @@
 #include <cstdlib>
 #include <vector>
 
+#include <potl/crypto/challenge.hpp>
+
 #include "freivalds_bounds.hpp"
 
 namespace potl::checks {
