@@ -36,6 +36,8 @@ check_info builtin::spot_check() {
       "The certificate bounds what false gradients inject, not where the training goes from there.",
       "Losses are the worker's word: no weight depends on them.",
       "A worker that can stop the trusted side's program whenever a check begins is not caught.",
+      "A worker that ends each session before 36 drawn steps is not tested for a common direction: "
+      "what stays below the tolerance is bounded by the certificate alone.",
   };
   out.cost = "a step of the training for each check";
   return out;

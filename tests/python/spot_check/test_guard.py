@@ -34,10 +34,6 @@ def exact() -> potl.Job:
     return potl.Job.create(build, seed=3, checkpoint_every=10, arithmetic="ord32")
 
 
-def longer() -> potl.Task:
-    return build(epochs=8)
-
-
 def wide() -> potl.Task:
     """One step of a net with four million weights, in which nothing but one gradient counts."""
     model = nn.Sequential(nn.Linear(64, 62_500, bias=False), nn.Linear(62_500, 1, bias=False))
@@ -291,22 +287,6 @@ def test_a_worker_that_cheats_only_where_it_believes_nobody_looks(exact: potl.Jo
     assert report.verdict == "rejected"
     assert report.findings[0].first_step is not None
     assert report.findings[0].first_step % 3 == 1
-
-
-def test_a_bias_below_the_tolerance_shows_in_the_sum() -> None:
-    stock = potl.Job.create(longer, seed=3, checkpoint_every=29, arithmetic="stock")
-
-    def change(step: int, gradient: torch.Tensor, cheat: Cheat) -> None:
-        gradient[5] += 0.7 * guard.tolerance * max(1.0, float(gradient.norm()))
-
-    with potl.SpotCheck(longer, job=stock, key=KEY, steps_at_risk=5) as guard:
-        cheating = potl.spot_check.Worker(longer, wrap=lambda honest: Cheat(honest, change))
-        report = guard.train(cheating)
-    (finding,) = report.findings
-    assert report.verdict == "rejected", report.sentence
-    assert finding.rule == "spot_check.direction"
-    assert finding.error_probability == 1e-6
-    assert "deviate in one direction" in finding.reason
 
 
 @pytest.mark.parametrize("threads", [1, 2])
