@@ -4,11 +4,18 @@
 from __future__ import annotations
 
 import math
+import re
 import unicodedata
 
 # Categories that move the cursor, reorder the line or cannot be seen: control, format, surrogate,
-# private, unassigned.
-_UNSEEN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
+# private, unassigned, and spaces, all but one of which look like another.
+_UNSEEN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp", "Zs"})
+# Marks and letters of which nothing shows: Unicode's Default_Ignorable_Code_Point in other
+# categories, and Braille without dots.
+_BLANK = re.compile(
+    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0"
+    "\U000e0100-\U000e01ef]"
+)
 
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 
@@ -22,9 +29,9 @@ def printable(text: object, *, limit: int = 4000) -> str:
     out: list[str] = []
     raw = str(text)
     for character in raw[:limit]:
-        if character in "\n\r\t":
+        if character in " \n\r\t":
             out.append(" ")
-        elif unicodedata.category(character) in _UNSEEN:
+        elif unicodedata.category(character) in _UNSEEN or _BLANK.match(character):
             code = ord(character)
             out.append(f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}")
         else:

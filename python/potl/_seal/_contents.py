@@ -165,10 +165,12 @@ def require_names(names: Collection[str]) -> None:
             or len(name) > _MAX_NAME
             or any(len(one.encode("utf-8", "replace")) > _MAX_PART for one in parts)
             or printable(name) != name
+            or any(one != one.strip() for one in parts)
         ):
             raise UsageError(
                 f'"{printable(name)}" cannot be the name of a packed file',
-                "rename it: no control characters, at most 255 bytes in each part of a path",
+                "rename it: no invisible characters, and in each part of a path at most 255 bytes "
+                "and no space at an end",
             )
         _require_readable(name, parts, names)
         folder = 0

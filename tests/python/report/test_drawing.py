@@ -97,6 +97,8 @@ def test_a_duration_is_said_as_people_say_it(seconds: float, text: str) -> None:
 
 def test_hidden_characters_are_spelled_out() -> None:
     assert _printable.printable("a\u202eb\x1b\n\U000e0001") == "a\\u202eb\\u001b \\U000e0001"
+    # A joiner, a filler, a variation selector, another space.
+    assert _printable.printable("\u034f\u3164\ufe0f \xa0") == "\\u034f\\u3164\\ufe0f \\u00a0"
 
 
 def test_a_long_text_says_how_much_is_missing() -> None:
