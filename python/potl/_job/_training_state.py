@@ -8,6 +8,8 @@ import functools
 from collections.abc import Iterator
 from types import ModuleType
 
+import torch
+
 from .. import _core
 from .._arithmetic import _library
 from .._base import _repeated
@@ -106,7 +108,7 @@ class TrainingState:
             raise MismatchError("the state is not a training state: it has no counters")
         try:
             self._require_recipe(tree)
-            with _repeated.once():
+            with _repeated.once(), torch.inference_mode(False):
                 restore_task(self._task, tree)
         except (KeyError, TypeError, AttributeError, IndexError, ValueError) as error:
             raise MismatchError(

@@ -144,7 +144,17 @@ class Prover:
         """Trains and records; yields after every step.
 
         After a resume it starts with the first step that is not kept.
+
+        Raises:
+            UsageError: In `torch.inference_mode()`, which the loop could not put back.
         """
+        import torch
+
+        if torch.is_inference_mode_enabled():
+            raise UsageError(
+                "steps() is called in torch.inference_mode()",
+                "enter it in the body of the loop, around what evaluates",
+            )
         session = self._open_session()
         self._untouched = Untouched(session) if self._check_job else None
         self._loop = self._steps(self._between_steps)

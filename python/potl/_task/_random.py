@@ -76,8 +76,8 @@ _CPU_KEYS = torch._C.DispatchKeySet(torch._C.DispatchKey.CPU)
 
 @contextlib.contextmanager
 def scope() -> Iterator[None]:
-    """Makes this thread draw from potl's randomness; at the end the user's generators are as they
-    were.
+    """Makes this thread draw from potl's randomness, and leaves `torch.inference_mode`; at the end
+    both are as they were.
 
     Nests. Only one thread at a time can be in a scope.
 
@@ -102,7 +102,9 @@ def scope() -> Iterator[None]:
             _it.saved = _save()
             own = _numpy_random.put_own()
             try:
-                yield
+                # What is built, read or restored in it could not be trained.
+                with torch.inference_mode(False):
+                    yield
             finally:
                 _restore(_it.saved)
                 _numpy_random.put_away(own)

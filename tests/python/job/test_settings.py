@@ -86,6 +86,16 @@ def test_an_autocast_of_the_calling_program_is_none_of_the_tasks(arithmetic: str
     assert state_within(torch.autocast("cpu", dtype=torch.bfloat16), tasks.plain, job) == own
 
 
+@pytest.mark.parametrize("arithmetic", ["stock", "ord32"])
+def test_an_inference_mode_of_the_calling_program_ends_no_training(arithmetic: str) -> None:
+    own = state_within(contextlib.nullcontext(), tasks.plain, job_in(arithmetic))
+    with torch.inference_mode():
+        assert potl.check(tasks.plain) == []
+        job = job_in(arithmetic)
+        assert torch.is_inference_mode_enabled()
+    assert state_within(torch.inference_mode(), tasks.plain, job) == own
+
+
 @contextlib.contextmanager
 def without_flash() -> Iterator[None]:
     torch.backends.cuda.enable_flash_sdp(False)

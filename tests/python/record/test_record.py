@@ -205,6 +205,18 @@ def test_what_the_body_does_to_randomness_and_flags_does_not_matter(
     assert prover.run.final_digest == run.final_digest
 
 
+def test_a_loop_in_inference_mode_is_refused_and_a_body_may_enter_it(
+    tmp_path: Path, job: potl.Job, run: potl.Run
+) -> None:
+    with potl.Prover(tasks.build, tmp_path / "run", job=job) as prover:
+        with torch.inference_mode(), pytest.raises(potl.UsageError, match="in the body"):
+            prover.steps()
+        for _ in prover.steps():
+            with torch.inference_mode():
+                prover.task.model.eval()(prover.task.dataset[0][0][None])
+    assert prover.run.final_digest == run.final_digest
+
+
 def clamped(task: potl.Task) -> None:
     for parameter in task.model.parameters():
         parameter.data.clamp_(-0.01, 0.01)  # which torch does not count
