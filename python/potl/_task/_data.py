@@ -93,15 +93,17 @@ def check_reads(dataset: Any, transform: Callable[[Any], Any] | None = None) -> 
     with reading():
         for index in range(0, len(dataset), max(1, len(dataset) // _TRIED)):
             try:
-                leaf = _seeded_leaf(dataset, index)
+                leaf, drawn = _seeded_leaf(dataset, index)
                 if not plain:
-                    _compare_second_read(dataset, index, leaf, True)
+                    _compare_second_read(dataset, index, leaf, drawn)
             except NotReplayable as error:
                 return list(error.problems)
             if transform is None:
                 continue
-            transform(dataset[index])
-            if _seeded_leaf(dataset, index) != leaf:
+            first, second = (_drawn_by(transform, dataset, index) for _ in range(2))
+            if first != second:
+                return [_keeps_what_it_drew("it", "transform")]
+            if _seeded_leaf(dataset, index)[0] != leaf:
                 return [
                     Problem(
                         what=f"it changes {type(dataset).__name__}[{index}] itself, so that later "
@@ -139,11 +141,14 @@ def scan(dataset: Any) -> DataFacts:
                 before = _generators()
                 leaves = [_leaf(dataset[index]) for index in indices]
                 seeded = _generators() != before
+            reads: list[tuple[bytes, tuple[Any, ...] | None]]
             if seeded or leaves is None:
-                leaves = [_seeded_leaf(dataset, index) for index in indices]
-            for index, leaf in zip(indices, leaves, strict=True):
+                reads = [_seeded_leaf(dataset, index) for index in indices]
+            else:
+                reads = [(leaf, None) for leaf in leaves]
+            for index, (leaf, drawn) in zip(indices, reads, strict=True):
                 if seeded or index % again == 0:
-                    _compare_second_read(dataset, index, leaf, seeded)
+                    _compare_second_read(dataset, index, leaf, drawn)
                 tree.append(leaf)
     return DataFacts(count=len(dataset), root=tree.root(), seeded_reads=seeded)
 
@@ -152,13 +157,34 @@ def _leaf(sample: Any) -> bytes:
     return _core.leaf_hash(sample_bytes(sample))
 
 
-def _seeded_leaf(dataset: Any, index: int) -> bytes:
+def _seeded_leaf(dataset: Any, index: int) -> tuple[bytes, tuple[Any, ...]]:
+    """The leaf of a sample, and where reading it leaves the generators."""
     _random.seed_all(_core.derive_key(0, "data", index))
-    return _leaf(dataset[index])
+    leaf = _leaf(dataset[index])
+    return leaf, _generators()
 
 
-def _compare_second_read(dataset: Any, index: int, leaf: bytes, seeded: bool) -> None:
-    if _seeded_leaf(dataset, index) != leaf:
+def _drawn_by(transform: Callable[[Any], Any], dataset: Any, index: int) -> tuple[Any, ...]:
+    _random.seed_all(_core.derive_key(0, "data", index))
+    transform(dataset[index])
+    return _generators()
+
+
+def _keeps_what_it_drew(what: str, where: str) -> Problem:
+    return Problem(
+        what=f"{what} draws random numbers when it gets a sample first, and fewer or others when "
+        "it gets it again: a replay that begins in a later epoch makes another sample of it",
+        where=where,
+        remedy="keep no sample that random numbers have changed: cache it before it is augmented",
+    )
+
+
+def _compare_second_read(
+    dataset: Any, index: int, leaf: bytes, drawn: tuple[Any, ...] | None
+) -> None:
+    # None: the first read was not seeded, and drew nothing.
+    again, drawn_again = _seeded_leaf(dataset, index)
+    if again != leaf:
         raise NotReplayable(
             Problem(
                 what=f"{type(dataset).__name__}[{index}] differs between two reads under the "
@@ -168,8 +194,10 @@ def _compare_second_read(dataset: Any, index: int, leaf: bytes, seeded: bool) ->
                 "potl seeds), keep no state between reads, or move the augmentation to transform=",
             )
         )
+    if drawn is not None and drawn_again != drawn:
+        raise NotReplayable(_keeps_what_it_drew(f"{type(dataset).__name__}[{index}]", "dataset"))
     many = getattr(dataset, "__getitems__", None)
-    if many is not None and not seeded and _leaf(next(iter(many([index])))) != leaf:
+    if many is not None and drawn is None and _leaf(next(iter(many([index])))) != leaf:
         raise NotReplayable(
             Problem(
                 what=f"{type(dataset).__name__}.__getitems__([{index}]) is not "

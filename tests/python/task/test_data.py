@@ -161,6 +161,39 @@ def test_two_different_reads_of_one_sample_are_refused():
         scan(Private(range(5)))
 
 
+class Cached(Augmented):
+    """Keeps samples as they are before or after they are augmented."""
+
+    def __init__(self, augmented):
+        self.augmented, self.kept = augmented, {}
+
+    def __getitem__(self, index):
+        if self.augmented:
+            if index not in self.kept:
+                self.kept[index] = super().__getitem__(index)
+            return self.kept[index].clone()
+        return self.kept.setdefault(index, torch.full((3,), float(index))) + torch.rand(3)
+
+
+@pytest.mark.parametrize("augmented", [False, True])
+def test_a_cache_of_augmented_samples_is_refused_and_one_of_read_samples_is_not(augmented):
+    problems = check_reads(Cached(augmented))
+    assert len(problems) == augmented
+    transform = Cached(augmented).__getitem__
+    problems += check_reads(Listed(range(20)), transform)
+    assert [one.where for one in problems] == ["dataset", "transform"][: 2 * augmented]
+    assert all("before it is augmented" in one.remedy for one in problems)
+
+
+def test_a_scan_finds_a_cache_of_augmented_samples():
+    class Longer(Cached):
+        def __len__(self):
+            return 100
+
+    with pytest.raises(NotReplayable, match=r"Longer\[64\] draws"):
+        scan(Longer(True))
+
+
 def test_a_batch_reader_that_disagrees_with_the_sample_reader_is_refused():
     class Twisted(Batched):
         def __getitems__(self, indices):
