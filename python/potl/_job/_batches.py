@@ -31,6 +31,11 @@ class Batches:
             seeded_reads=schedule.seeded_reads,
         )
 
+    @property
+    def are_plain(self) -> bool:
+        """Whether making one is nothing but indexing tensors."""
+        return self._reader.is_plain
+
     def of(self, step: int, ids: Sequence[int]) -> Any:
         """The collated batch of a step, with these samples."""
         return self._reader(step, self._schedule.epoch_of(step), list(ids))

@@ -193,6 +193,11 @@ class Session:
 
     # ------------------------------------------------------------------ batches
 
+    @property
+    def has_plain_batches(self) -> bool:
+        """Whether making a batch is nothing but indexing tensors."""
+        return self._batches.are_plain
+
     def sample_ids(self, step: int) -> list[int]:
         """The agreed samples of a step, in batch order."""
         return self._schedule.sample_ids(step)

@@ -32,12 +32,16 @@ from ._first_steps import are_pinned, end_of
 from ._left_gradients import added_to, left_by
 from ._lost_types import lost_types
 from ._recipe import Options, changed_options, options_of
+from ._same_batches import SameBatches
 from ._session import Session
 from ._steps import parameters_of
 from ._unused_options import reads, unused
 
 # Two forward passes of the same step may round differently on a GPU.
 _CLOSE = 1e-3
+
+# Samples that are drawn before a batch is made a second time.
+_DRAWN = 256
 
 # For code of the user's, and for a library's, which nobody has to rewrite.
 _KEEP_IT = (
@@ -214,7 +218,14 @@ class _Attempt:
         return Session.open(self._build, seed=self._seed, arithmetic=self._arithmetic)
 
     def _problems(self, first: Session, start: _core.State) -> list[Problem]:
-        problems = [*visible(first.task), *check_reads(first.task.dataset, first.task.transform)]
+        problems = [*visible(first.task)]
+        if problems:
+            return problems
+        try:
+            batches = SameBatches(first, 1, start)  # before anything else is read
+        except NotReplayable as error:
+            problems = [*error.problems]
+        problems = check_reads(first.task.dataset, first.task.transform) or problems
         if problems:
             return problems
         order = own_order(first.task, self._seed)
@@ -223,7 +234,9 @@ class _Attempt:
         self._say("building it again")
         with self._open() as second:
             try:
-                return list(self._probe(first, second, start))
+                problems = list(self._probe(first, second, start))
+                # What reading changes has other symptoms, too.
+                return self._drawn(first, batches, start, more=not problems) or problems
             except MismatchError as error:  # of a state that is restored
                 return [
                     Problem(
@@ -316,6 +329,20 @@ class _Attempt:
         problem = problem or self._added(second, middle, steps[1])
         if problem is not None:
             yield problem
+
+    def _drawn(
+        self, first: Session, batches: SameBatches, start: _core.State, *, more: bool
+    ) -> list[Problem]:
+        """Whether data code makes other batches once it has made some; or some hundred `more`."""
+        if first.has_plain_batches:
+            return []
+        count = min(-(-_DRAWN // first.task.batch_size), first.task.steps) if more else 0
+        self._say("drawing batches")
+        now = first.capture()
+        for step in range(1, count + 1):
+            first.batch(step, first.sample_ids(step))
+        problem = batches.problem(now, lambda: start)
+        return [] if problem is None else [problem]
 
     def _other_loss(
         self, second: Session, middle: _core.State, step: int, loss: float

@@ -24,6 +24,7 @@ from . import _keys
 from ._inputs import as_job
 from ._late_forms import FIRST_STEPS, LateForms
 from ._run import Run
+from ._same_data import SameData
 from ._structure import Structure
 from ._untouched import Untouched
 
@@ -117,6 +118,7 @@ class Prover:
         self._told_not_finite = False
         self._late: LateForms | None = None  # not after a resume: who began saw the first steps
         self._structure: Structure | None = None
+        self._same: SameData | None = None
         self._untouched: Untouched | None = None  # where a body of the caller's could change it
         self._loop: Generator[Step, None, None] | None = None
         self._session: Session | None = None
@@ -205,6 +207,8 @@ class Prover:
                     structure.require(number, shown)
                     if self._late is not None:
                         self._late.see(number, shown)
+                    if whole and self._same is not None:
+                        self._same.see(number, shown)
                 if number <= len(self._ends):
                     self._require_end(number, end_of(after, result.loss))
                 recorder.append_step(
@@ -315,8 +319,14 @@ class Prover:
             self._late = LateForms(session.task)
             self._late.see(0, state)
             self._recorder.append_initial(state)
+        if self._check_job and self._next <= self._job.steps:
+            self._same = SameData(session, self._next, state, self._stored)
         self._telemetry = _core.TelemetrySampler(str(self._directory / "telemetry.log"))
         self._telemetry.start()
+
+    def _stored(self, step: int) -> _core.State:
+        self.flush()
+        return _core.Evidence.open(str(self._directory), job=None, commitment=None).load_state(step)
 
     def __exit__(
         self,

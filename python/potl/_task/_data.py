@@ -254,6 +254,9 @@ class Reader:
         transform: Applied to each sample.
         collate_fn: None for torch's default.
         seeded_reads: Whether reading draws random numbers; True is always right, False is faster.
+
+    Attributes:
+        is_plain: Whether making a batch is nothing but indexing tensors.
     """
 
     def __init__(
@@ -270,12 +273,12 @@ class Reader:
         self._transform = transform
         self._collate = default_collate if collate_fn is None else collate_fn
         self._seeded_collate = self._collate is not default_collate
-        self._plain = _is_plain(dataset) and transform is None and not self._seeded_collate
+        self.is_plain = _is_plain(dataset) and transform is None and not self._seeded_collate
         self._seeded_reads = seeded_reads and not _is_plain(dataset)
 
     def __call__(self, step: int, epoch: int, ids: Sequence[int]) -> Any:
         """The collated batch of a step, on the CPU."""
-        if self._plain:
+        if self.is_plain:
             which = torch.tensor(ids, dtype=torch.int64)
             return [tensor.index_select(0, which) for tensor in self._dataset.tensors]
         with reading():

@@ -16,6 +16,7 @@ from .._arithmetic import _rounded_steps
 from .._base._errors import NotReproducible
 from .._job._first_steps import other_bits
 from .._job._linear import is_linear
+from .._job._same_batches import SameBatches
 from .._task._task import overrides
 
 if TYPE_CHECKING:
@@ -67,6 +68,9 @@ class Workload:
         self._rounding: _rounded_steps.Auditor | None = None  # of the next step
         self._still = None if session.is_reproducible else session.watch_still()
         self._updates = 0
+        self._data: SameBatches | None = None
+        with contextlib.suppress(Exception):  # each request will say what is wrong
+            self._data = SameBatches(session, 1, schema.initial)
 
     @property
     def task(self) -> Task:
@@ -166,7 +170,18 @@ class Workload:
         return self._noise.enter_context(self.session.roughen(seed))
 
     def other_first_steps(self) -> str:
-        return "" if self._own_job is None else other_bits(self._own_job, self._schema.ends)
+        if self._own_job is None:
+            return ""
+        return other_bits(self._own_job, self._schema.ends) or self._other_data()
+
+    def _other_data(self) -> str:
+        """Why this process has other data than at first, or ""."""
+        if self._data is None:
+            return ""
+        initial = self._schema.initial
+        self.session.restore(initial)  # nobody needs the state that was there
+        problem = self._data.problem(initial, lambda: initial)
+        return "" if problem is None else str(problem)
 
     # ------------------------------------------------------------------ what the prover left
 

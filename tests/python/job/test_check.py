@@ -177,6 +177,44 @@ class Private(torch.utils.data.Dataset):
         return tasks.X[index] + float(_private.random()), tasks.Y[index]
 
 
+class FromThe100th:
+    """A transform that counts, and does something else from the 100th sample on."""
+
+    calls = 0
+
+    def __call__(self, sample):
+        self.calls += 1
+        return (2 * sample[0] if self.calls >= 100 else sample[0], sample[1])
+
+
+def several_scales():
+    """A collate function of some detectors: another size of images every ten batches."""
+    batches = 0
+
+    def collate(samples):
+        nonlocal batches
+        batches += 1
+        x, y = torch.utils.data.default_collate(samples)
+        return (x if batches <= 10 else x.roll(1, 1)), y
+
+    return collate
+
+
+class Memo(torch.utils.data.Dataset):
+    """Keeps what it read, and counts hits and misses."""
+
+    def __init__(self):
+        self.kept, self.hits, self.log = {}, 0, []
+
+    def __len__(self):
+        return 48
+
+    def __getitem__(self, index):
+        self.hits += index in self.kept
+        self.log.append(index)
+        return self.kept.setdefault(index, (tasks.X[index].clone(), tasks.Y[index]))
+
+
 class LossWithMemory:
     def __init__(self):
         self.last = 0.0
@@ -505,7 +543,7 @@ PROBLEMS = {
         lambda: counted(SummingTwo), "adds to gradients that the one before left", "accumulate=",
     ),
     "an unseeded transform that losses hardly show": (
-        lambda: own(Task, transform=nearly), "two trainings from the same seed differ", "draw",
+        lambda: own(Task, transform=nearly), "another one when it is made again", "potl seeds",
     ),
     # Erased again under the same randomness, a sample looks the same.
     "a transform that changes the data set": (
@@ -516,6 +554,14 @@ PROBLEMS = {
     ),
     "unseeded reads": (
         lambda: tasks.task(tasks.mlp(), dataset=Private()), "differs between two reads", "seeds",
+    ),
+    "a count in a transform that acts late": (
+        lambda: tasks.task(tasks.mlp(), transform=FromThe100th()),
+        "another one when it is made again", "sampler=",
+    ),
+    "a count in a collate function that acts late": (
+        lambda: tasks.task(tasks.mlp(), collate_fn=several_scales()),
+        "another one when it is made again", "Task.step",
     ),
     "an iterable dataset": (
         lambda: tasks.task(tasks.mlp(), dataset=Stream()),
@@ -665,6 +711,12 @@ def kept_beside():
     return tasks.task(model, state={"calls": CallsOf(model)})
 
 
+def drawing_by_count():
+    """A count that a checkpoint holds may decide what a sample is."""
+    count = CallsOf(FromThe100th())
+    return tasks.task(tasks.mlp(), transform=count.module, state={"calls": count})
+
+
 def filled_in_build():
     model = Placeholder()
     with torch.no_grad():
@@ -699,6 +751,8 @@ def sized_in_build():
     lbfgs,
     by_python_random,
     caching,
+    lambda: tasks.task(tasks.mlp(), dataset=Memo()),
+    drawing_by_count,
     lambda: tasks.task(tasks.mlp(), loss=lambda o, y: F.cross_entropy(o, y)),
     lambda: tasks.task(tasks.mlp(), batch_size=48, epochs=1),
 ])  # fmt: skip

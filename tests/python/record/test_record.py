@@ -259,6 +259,63 @@ def test_a_body_that_changes_the_training_ends_the_recording(
                 change(prover.task)
 
 
+class Brightened(torch.utils.data.Dataset[tuple[torch.Tensor, ...]]):
+    """Has an option, and counts what it reads."""
+
+    def __init__(self) -> None:
+        self.factor, self.reads = 1.0, 0
+
+    def __len__(self) -> int:
+        return 192
+
+    def __getitem__(self, index: int) -> tuple[torch.Tensor, ...]:
+        self.reads += 1
+        x, y = tasks.DATA[index]
+        return self.factor * x, y
+
+
+@pytest.mark.parametrize("arithmetic", ["stock", "ord32"])
+def test_a_body_that_changes_the_data_ends_the_recording(tmp_path: Path, arithmetic: str) -> None:
+    def build() -> potl.Task:
+        return potl.Task(**tasks.options(dataset=Brightened()))
+
+    job = potl.Job.create(build, seed=1, checkpoint_every=4, arithmetic=arithmetic)
+    with (
+        pytest.raises(potl.NotReplayable, match="another one when it is made again"),
+        potl.Prover(build, tmp_path / "run", job=job) as prover,
+    ):
+        for step in prover.steps():
+            if step.number == 13:
+                prover.task.dataset.factor = 1.1
+    assert step.number < job.steps
+    # Changed for an evaluation, and put back.
+    with potl.Prover(build, tmp_path / "other", job=job) as prover:
+        for _ in prover.steps():
+            prover.task.dataset.factor = 1.1
+            assert prover.task.dataset[0][0].shape
+            prover.task.dataset.factor = 1.0
+    assert prover.run.commit()
+
+
+def test_data_of_a_stock_job_may_depend_on_weights(tmp_path: Path) -> None:
+    def build() -> potl.Task:
+        options = tasks.options()
+        first = next(options["model"].parameters())
+
+        def collate(samples: list[tuple[torch.Tensor, torch.Tensor]]) -> list[torch.Tensor]:
+            x, y = torch.utils.data.default_collate(samples)
+            return [x + first.detach().amax(), y]
+
+        return potl.Task(collate_fn=collate, **options)
+
+    job = potl.Job.create(build, seed=1, checkpoint_every=4, arithmetic="stock")
+    run = potl.record(build, tmp_path / "run", job=job)
+    report = potl.verify(
+        run.path, job=job, commitment=run.commit(), task=build, checks=[potl.Replay(samples=6)]
+    )
+    assert report.verdict == "accepted", report.sentence
+
+
 def test_a_body_may_put_weights_back_and_change_what_no_step_follows(
     tmp_path: Path, job: potl.Job, run: potl.Run
 ) -> None:
