@@ -7,9 +7,12 @@ import copy
 import dataclasses
 import inspect
 import sys
+import types
 from collections.abc import Mapping
 from functools import cached_property
 from typing import Any
+
+_OF_STORES = frozenset({"_mapping", "_parent", "_key"})
 
 
 def fields_of(value: Any) -> dict[str, object] | None:
@@ -19,6 +22,12 @@ def fields_of(value: Any) -> dict[str, object] | None:
     if not dataclasses.is_dataclass(value) or isinstance(value, type):
         return None
     names = [field.name for field in dataclasses.fields(value)]
+    names += [  # what __slots__ of other classes of its keep
+        name
+        for kind in type(value).__mro__
+        for name, one in vars(kind).items()
+        if isinstance(one, types.MemberDescriptorType) and name not in names
+    ]
     names += [
         name
         for name in getattr(value, "__dict__", ())
@@ -44,6 +53,10 @@ def contents_of(value: Any) -> Mapping[Any, Any] | None:
         return value
     graphs = sys.modules.get("torch_geometric.data.data")
     if graphs is not None and isinstance(value, graphs.BaseData):
-        held: Mapping[Any, Any] = value.to_dict()
+        held: dict[Any, Any] = dict(value.to_dict())
+        # Attributes with an underscore lie beside a store's own items.
+        for number, store in enumerate(value.stores):
+            for name in vars(store).keys() - _OF_STORES:
+                held[number, name] = vars(store)[name]
         return held
     return fields_of(value)

@@ -61,7 +61,8 @@ class Graph:
     """What torch_geometric.data.data.BaseData is to potl."""
 
     def __init__(self, **values: Any) -> None:
-        self._values = values
+        store = types.SimpleNamespace(_mapping=values, _parent=self)
+        self._values, self.stores = values, [store]
 
     def to_dict(self) -> dict[str, Any]:
         return dict(self._values)
@@ -120,6 +121,31 @@ def test_a_graph_is_hashed_by_what_it_holds(monkeypatch: pytest.MonkeyPatch) -> 
     assert sample_bytes([graph]) == sample_bytes([graph.to_dict()])
     other = Graph(**{**graph.to_dict(), "x": torch.ones(2, 3)})
     assert sample_bytes([other]) != sample_bytes([graph])
+    before = sample_bytes(graph)
+    graph.stores[0]._weight = torch.ones(2)  # what graph._weight = does
+    assert sample_bytes(graph) != before
+
+
+class Slotted:
+    __slots__ = ("__weight", "unset")
+
+    def weigh(self, weight: float) -> None:
+        self.__weight = weight
+
+
+@dataclasses.dataclass
+class OnSlots(Slotted):
+    __slots__ = ("x",)
+    x: Tensor
+
+
+def test_what_slots_keep_is_hashed_and_copied() -> None:
+    one = OnSlots(torch.zeros(2))
+    before = sample_bytes(one)
+    one.weigh(2.0)
+    weighed = sample_bytes(one)
+    assert weighed != before
+    assert sample_bytes(to_device(one, torch.device("cpu"))) == weighed
 
 
 def test_a_data_class_is_cut_into_micro_batches() -> None:
