@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import Any
 
 import torch
@@ -11,24 +12,32 @@ import torch
 from .._base._errors import UsageError
 from ._records import fields_of, with_fields
 
-# What a collated batch lists one by one, for each sample. Targets of detectors are dicts.
+# What a collated batch lists one by one, for each sample. Targets of detectors are dicts, the last.
 _IN_LISTS = (str, bytes, int, float, Mapping)
 
 
-def batch_length(batch: Any) -> int:
-    """Samples in a collated batch: the size of dimension 0 of its first tensor."""
+def batch_length(batch: Any, *, in_maps: bool = True) -> int:
+    """Samples in a collated batch: the size of dimension 0 of its first tensor.
+
+    Args:
+        batch: Tensors, and containers of them.
+        in_maps: Whether tensors in lists of maps count.
+    """
     if isinstance(batch, torch.Tensor):
         return batch.shape[0] if batch.dim() else 0
+    length = partial(batch_length, in_maps=in_maps)
     named = batch if isinstance(batch, Mapping) else fields_of(batch)
     if named is not None:
-        return next((n for n in map(batch_length, _targets_last(named.values())) if n), 0)
+        return next((n for n in map(length, _targets_last(named.values())) if n), 0)
     if isinstance(batch, (list, tuple)):
         if batch and isinstance(batch[0], (str, bytes)):
             return len(batch)
+        if batch and isinstance(batch[0], Mapping) and not in_maps:
+            return 0
         kinds = [v[0] for v in batch if isinstance(v, (list, tuple)) and v]
         if any(isinstance(v, Mapping) for v in kinds) and any(map(torch.is_tensor, kinds)):
             return 0  # lists of images and of their targets: no tensor counts samples
-        return next((n for n in map(batch_length, _targets_last(batch)) if n), 0)
+        return next((n for n in map(length, _targets_last(batch)) if n), 0)
     return 0
 
 
@@ -56,23 +65,33 @@ def select_samples(batch: Any, which: slice | torch.Tensor, count: int) -> Any:
     """`batch` with only the samples `which`: tensors and lists of `count` entries are cut, the rest
     is kept.
     """
+    # Where nothing beside them counts samples, as many maps as samples are views of all of them.
+    views = not batch_length(batch, in_maps=False)
+    return _selected(batch, which, count, _IN_LISTS[:-1] if views else _IN_LISTS)
+
+
+def _selected(
+    batch: Any, which: slice | torch.Tensor, count: int, listed: tuple[type[Any], ...]
+) -> Any:
+    def select(value: Any) -> Any:
+        return _selected(value, which, count, listed)
+
     if isinstance(batch, torch.Tensor):
         return batch[which] if batch.dim() and batch.shape[0] == count else batch
     if isinstance(batch, Mapping):
-        cut = {key: select_samples(value, which, count) for key, value in batch.items()}
+        cut = {key: select(value) for key, value in batch.items()}
         return cut if type(batch) is dict else type(batch)(cut)  # type: ignore[call-arg]
     if (named := fields_of(batch)) is not None:
-        cut = {key: select_samples(value, which, count) for key, value in named.items()}
-        return with_fields(batch, cut)
+        return with_fields(batch, {key: select(value) for key, value in named.items()})
     if isinstance(batch, (list, tuple)):
-        if len(batch) == count and batch and isinstance(batch[0], _IN_LISTS):
+        if len(batch) == count and batch and isinstance(batch[0], listed):
             picked = (
                 list(batch[which])
                 if isinstance(which, slice)
                 else [batch[i] for i in which.tolist()]
             )
             return type(batch)(picked)
-        items = [select_samples(value, which, count) for value in batch]
+        items = [select(value) for value in batch]
         if isinstance(batch, tuple) and hasattr(batch, "_fields"):
             return type(batch)(*items)
         return type(batch)(items)

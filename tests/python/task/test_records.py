@@ -176,6 +176,17 @@ def test_the_targets_of_a_detector_do_not_count_its_samples() -> None:
     assert [len(part[0]) for part, _ in split_batch(placed, 3)] == [1, 1, 1]
 
 
+@pytest.mark.parametrize("count", [2, 3])
+def test_views_of_all_samples_are_cut_and_no_targets(count: int) -> None:
+    views = [{"x": torch.arange(count) + 10 * number} for number in range(2)]
+    for batch in (views, {"views": views}):
+        parts = [part for part, _ in split_batch(batch, count)]
+        found = [part["views"] if isinstance(part, dict) else part for part in parts]
+        assert [[int(view["x"]) for view in part] for part in found] == [
+            [i, 10 + i] for i in range(count)
+        ]
+
+
 def test_lists_of_images_and_of_their_targets_are_not_cut_into_micro_batches() -> None:
     # The size that comes first in them is that of the channels.
     images = [torch.zeros(3, 8, 8) for _ in range(4)]
