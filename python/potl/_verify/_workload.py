@@ -176,10 +176,13 @@ class Workload:
 
     def _other_data(self) -> str:
         """Why this process has other data than at first, or ""."""
-        if self._data is None:
+        if self._data is None or self.session.has_plain_batches:
             return ""
         initial = self._schema.initial
-        self.session.restore(initial)  # nobody needs the state that was there
+        try:
+            self.session.restore(initial)  # nobody needs the state that was there
+        except _core.MismatchError:  # of a form that a recorded state had: no excuse
+            return ""
         problem = self._data.problem(initial, lambda: initial)
         return "" if problem is None else str(problem)
 
