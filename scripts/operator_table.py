@@ -44,7 +44,8 @@ have potl's kernels. `_foreach_clone` needs torch 2.12.
 | bfloat16 | `xint16` in every mode, so under autocast; rounded once | float32, rounded once |
 | float16 | widened, the mode's dot products; rounded once | float32, rounded once |
 | integers, booleans | torch's kernel | torch's kernel, or the default type where torch promotes |
-| complex, float8, quantized | refused | refused, but for copies, comparisons, sums, differences |
+| complex64, complex128 | real products of twice the terms | as the notes say, else refused |
+| float8, quantized | refused | refused, but for copies, comparisons |
 
 Tensors lie on the CPU, or on a GPU where an operator has a [form for it](cuda.md), strided in any
 way; `channels_last` stays.

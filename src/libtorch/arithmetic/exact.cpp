@@ -14,24 +14,16 @@
 #include <span>
 #include <vector>
 
-#include <ATen/OpMathType.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/native/TypeProperties.h>
-#include <ATen/ops/abs_ops.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/clamp_max_ops.h>
 #include <ATen/ops/clamp_min_ops.h>
 #include <ATen/ops/clamp_ops.h>
-#include <ATen/ops/conj_physical_ops.h>
 #include <ATen/ops/copy_ops.h>
-#include <ATen/ops/div_ops.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/index_copy_ops.h>
-#include <ATen/ops/mul_ops.h>
-#include <ATen/ops/reciprocal_ops.h>
 #include <ATen/ops/scatter_ops.h>
-#include <ATen/ops/sgn_ops.h>
-#include <ATen/ops/sign_ops.h>
 #include <ATen/ops/where.h>
 #include <ATen/ops/zeros.h>
 #include <c10/core/WrapDimMinimal.h>
@@ -176,7 +168,6 @@ void register_copies(registrar& r) {
            "triu_indices"},
           "memory, filled with one value");
   r.exact_forms({"tril", "triu"}, "copies");
-  r.exact_real<at::_ops::conj_physical_, at::_ops::conj_physical_out>("copies");
 }
 
 void require_one_value_each(const at::Tensor& self, std::int64_t dim, const at::Tensor& index) {
@@ -332,44 +323,8 @@ void register_comparisons(registrar& r) {
                  "selects among the operand's values");
 }
 
-// torch's kernels for CUDA multiply by the reciprocal of a number, and take a minimum of -0 and +0
-// for +0: there these have forms that the CPU's kernels agree with.
-
-/// Whether y is a number of the CPU beside a tensor of a device.
-bool is_number_beside(const at::Tensor& x, const at::Tensor& y) {
-  return y.dim() == 0 && y.device().is_cpu() && is_elsewhere(x);
-}
-at::Tensor div_there(keys_t keys, const at::Tensor& x, const at::Tensor& y) {
-  const std::array both{x, y};
-  const c10::ScalarType common = at::native::result_type(both);
-  const c10::ScalarType type = c10::isIntegralType(common, /*includeBool=*/true)
-                                   ? c10::typeMetaToScalarType(c10::get_default_dtype())
-                                   : common;
-  const c10::ScalarType wide = at::toOpMathType(type);
-  const at::Tensor divisor = number_there(y, x.options().dtype(wide));
-  return at::_ops::div_Tensor::redispatch(keys & below, x.to(wide), divisor).to(type);
-}
-at::Tensor div(keys_t keys, const at::Tensor& x, const at::Tensor& y) {
-  require_real("div", x.scalar_type());
-  require_real("div", y.scalar_type());
-  if (is_number_beside(x, y)) return div_there(keys, x, y);
-  return at::_ops::div_Tensor::redispatch(keys & below, x, y);
-}
-at::Tensor& div_in(keys_t keys, at::Tensor& x, const at::Tensor& y) {
-  require_real("div_", x.scalar_type());
-  require_real("div_", y.scalar_type());
-  if (is_number_beside(x, y)) {
-    overwrite(x, div_there(keys, x, y));
-    return x;
-  }
-  return at::_ops::div__Tensor::redispatch(keys & below, x, y);
-}
-at::Tensor& div_out(keys_t keys, const at::Tensor& x, const at::Tensor& y, at::Tensor& out) {
-  require_real("div", x.scalar_type());
-  require_real("div", y.scalar_type());
-  if (is_number_beside(x, y)) return write_out(div_there(keys, x, y), out);
-  return at::_ops::div_out::redispatch(keys & below, x, y, out);
-}
+// torch's kernels for CUDA take a minimum of -0 and +0 for +0: there these have forms that the
+// CPU's kernels agree with.
 
 using optional_scalar = std::optional<at::Scalar>;
 
@@ -426,10 +381,6 @@ at::Tensor& clamp_one_out(keys_t keys, const at::Tensor& x, const at::Scalar& bo
 
 void register_bounded(registrar& r) {
   namespace ops = at::_ops;
-  const char* one = "one IEEE operation";
-  r.stock<div>("div.Tensor", one);
-  r.stock<div_in>("div_.Tensor", one);
-  r.stock<div_out>("div.out", one);
   const char* selection = "one IEEE operation, or a selection";
   r.stock<clamp>("clamp", selection);
   r.stock<clamp_in>("clamp_", selection);
@@ -451,13 +402,8 @@ void register_elements(registrar& r) {
        "leaky_relu", "leaky_relu_", "leaky_relu.out", "leaky_relu_backward",
        "leaky_relu_backward.grad_input", "_prelu_kernel", "_prelu_kernel_backward"},
       "one IEEE operation, or a selection");
-  r.exact_real<at::_ops::mul_Tensor, at::_ops::mul__Tensor, at::_ops::mul_out, at::_ops::reciprocal,
-               at::_ops::reciprocal_, at::_ops::reciprocal_out, at::_ops::abs_out, at::_ops::sgn,
-               at::_ops::sgn_, at::_ops::sgn_out, at::_ops::sign, at::_ops::sign_,
-               at::_ops::sign_out>("one IEEE operation");
-  r.composed({"abs",
-              "abs_",
-              "add.Scalar",
+  r.exact_forms({"sign"}, "one IEEE operation");
+  r.composed({"add.Scalar",
               "add_.Scalar",
               "sub.Scalar",
               "sub_.Scalar",

@@ -50,7 +50,6 @@ constexpr const char* function =
     "potl has no polynomial for this function: compute it outside the block, and let the result "
     "enter as an operand";
 constexpr hint hints[] = {
-    {"_fft_", "multiply by the matrix of cosines and sines, made outside the block"},
     {"linalg_", decomposition},
     {"_linalg_", decomposition},
     {"cholesky", decomposition},

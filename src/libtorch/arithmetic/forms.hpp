@@ -179,24 +179,4 @@ struct passed_on<Operator, Result(Arguments...)> {
   }
 };
 
-/// Stops when an operand is complex: products and quotients of complex numbers are several IEEE
-/// operations, which stock kernels fuse or do not.
-void require_real(const char* name, c10::ScalarType type);
-
-/// The stock kernel of an operator whose tensors are real.
-template <class Operator, class Schema = typename Operator::schema>
-struct real_only;
-
-template <class Operator, class Result, class... Arguments>
-struct real_only<Operator, Result(Arguments...)> {
-  static Result call(keys_t keys, Arguments... arguments) {
-    (check(arguments), ...);
-    return passed_on<Operator>::call(keys, std::forward<Arguments>(arguments)...);
-  }
-  static void check(const at::Tensor& value) { require_real(Operator::name, value.scalar_type()); }
-  static void check(const c10::Scalar& value) { require_real(Operator::name, value.type()); }
-  template <class Other>
-  static void check(const Other&) {}
-};
-
 }  // namespace potl::libtorch::dispatch

@@ -7,7 +7,10 @@
 #include <string>
 
 #include <ATen/ScalarOps.h>
+#include <ATen/ops/imag.h>
+#include <ATen/ops/polar.h>
 #include <ATen/ops/pow_ops.h>
+#include <ATen/ops/real.h>
 
 #include "elements.hpp"
 #include "registrar.hpp"
@@ -58,6 +61,11 @@ Tensor unary_to(destination to, unary function, const Tensor& x) {
 template <unary Function>
 Tensor function_of(destination to, const Tensor& x) {
   return unary_to(to, Function, x);
+}
+
+Tensor exp_to(destination to, const Tensor& x) {
+  if (!x.is_complex()) return unary_to(to, unary::exp, x);
+  return at::polar(at::real(x).exp(), at::imag(x));
 }
 
 template <unary Function>
@@ -166,7 +174,7 @@ Tensor scalar_pow(keys_t keys, const Scalar& x, const Tensor& y) {
 }  // namespace
 
 void register_functions(registrar& r) {
-  register_function<unary::exp>(r, "exp");
+  r.kernel<exp_to>("exp", "potl's polynomial", {"exp_", "exp.out"});
   register_function<unary::exp2>(r, "exp2");
   register_function<unary::expm1>(r, "expm1");
   register_function<unary::log>(r, "log");

@@ -6,9 +6,12 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/all.h>
 #include <ATen/ops/arange.h>
+#include <ATen/ops/cat.h>
 #include <ATen/ops/index.h>
 #include <ATen/ops/ones_like.h>
 #include <ATen/ops/scalar_tensor.h>
+#include <ATen/ops/stack.h>
+#include <ATen/ops/view_as_real.h>
 #include <ATen/ops/where.h>
 #include <c10/core/WrapDimMinimal.h>
 
@@ -51,6 +54,14 @@ at::Tensor checked(operator_name name, const at::Tensor& index, std::int64_t row
   return has_negative ? out + (out < 0).to(at::kLong) * rows : out;
 }
 
+// Tensors without dimensions count as one element.
+at::Tensor with_dims(const at::Tensor& tensor) {
+  return tensor.dim() == 0 ? tensor.unsqueeze(0) : tensor;
+}
+
+/// Sums of complex numbers are those of their parts: a last dimension that no index covers.
+at::Tensor parts_of(const at::Tensor& x) { return at::view_as_real(with_dims(x).resolve_conj()); }
+
 /// work[o][index[k]][i] op= source[o][k][i]; work is row-major.
 void accumulate_rows(accumulation op, const accumulation_shape& shape, const at::Tensor& index,
                      const at::Tensor& source, const at::Tensor& work) {
@@ -89,11 +100,6 @@ accumulation_shape shape_of(const at::Tensor& target, std::int64_t dim, std::int
           product(target.sizes(), dim + 1, target.dim())};
 }
 
-// Tensors without dimensions count as one element.
-at::Tensor with_dims(const at::Tensor& tensor) {
-  return tensor.dim() == 0 ? tensor.unsqueeze(0) : tensor;
-}
-
 void add_rows(const char* name, accumulation op, const at::Tensor& self, std::int64_t dim,
               const at::Tensor& index, const at::Tensor& source) {
   const at::Tensor target = with_dims(self);
@@ -120,8 +126,10 @@ at::Tensor& index_add_(keys_t keys, at::Tensor& self, std::int64_t dim, const at
   if (is_integral(self)) {
     return at::_ops::index_add_::redispatch(keys & below, self, dim, index, source, alpha);
   }
-  const bool is_plain = alpha.equal(1);
-  add_rows("index_add", accumulation::add, self, dim, index, is_plain ? source : source * alpha);
+  const at::Tensor from = alpha.equal(1) ? source : source * alpha;
+  const bool both = self.is_complex() && from.is_complex();
+  add_rows("index_add", accumulation::add, both ? parts_of(self) : self,
+           both ? c10::maybe_wrap_dim(dim, self.dim()) : dim, index, both ? parts_of(from) : from);
   return self;
 }
 
@@ -165,7 +173,14 @@ at::Tensor& scatter_add_(keys_t keys, at::Tensor& self, std::int64_t dim, const 
   if (is_integral(self)) {
     return at::_ops::scatter_add_::redispatch(keys & below, self, dim, index, source);
   }
-  add_elements("scatter_add", accumulation::add, self, dim, index, source);
+  if (self.is_complex() && source.is_complex()) {
+    const at::Tensor places = with_dims(index).unsqueeze(-1);
+    add_elements("scatter_add", accumulation::add, parts_of(self),
+                 c10::maybe_wrap_dim(dim, self.dim()), at::cat({places, places}, -1),
+                 parts_of(source));
+  } else {
+    add_elements("scatter_add", accumulation::add, self, dim, index, source);
+  }
   return self;
 }
 
@@ -279,6 +294,11 @@ at::Tensor& index_put_impl_(keys_t keys, at::Tensor& self,
                     self.scalar_type(), " for the destination and ", source.scalar_type(),
                     " for the source.");
   require_one_device(on_devices("index_put"), self, source);
+  if (accumulate && self.is_complex() && self.dim() > 0) {
+    at::Tensor parts = parts_of(self);
+    index_put_impl_(keys, parts, indices, at::view_as_real(source.resolve_conj()), true, unsafe);
+    return self;
+  }
   const std::int64_t covered = covered_dims(indices);
   TORCH_CHECK_INDEX(covered <= self.dim(), "too many indices for tensor of dimension ", self.dim());
   const std::int64_t rows = product(self.sizes(), 0, covered);
@@ -333,6 +353,12 @@ at::Tensor& put_(keys_t keys, at::Tensor& self, const at::Tensor& index, const a
   TORCH_CHECK(index.numel() == source.numel() && self.scalar_type() == source.scalar_type(),
               "put_(): source and index must have as many elements, and source the type of self");
   if (index.numel() == 0) return self;
+  if (accumulate && self.is_complex()) {
+    const at::Tensor places = index.to(at::kLong) * 2;
+    at::view_as_real(self).put_(at::stack({places, places + 1}, -1),
+                                at::view_as_real(source.resolve_conj()), true);
+    return self;
+  }
   constexpr operator_name name = on_devices("put_");
   require_one_device(name, self, index, source);
   const at::Tensor where = checked(name, index, self.numel(), /*wrap=*/true).reshape(-1);

@@ -93,6 +93,8 @@ Tensor dot(const Tensor& a, const Tensor& b) {
   return product("dot", a.unsqueeze(0), b.unsqueeze(1)).reshape({});
 }
 
+Tensor vdot(const Tensor& a, const Tensor& b) { return dot(a.conj(), b); }
+
 Tensor& mm_out(const Tensor& a, const Tensor& b, Tensor& out) {
   require_fit("mm", a, b, 2);
   return product_into("mm", a, b, out) ? out : write_out(product("mm", a, b), out);
@@ -137,14 +139,14 @@ Tensor grouped_mm(const Tensor& a, const Tensor& b, const std::optional<Tensor>&
 
 void register_matmul(registrar& r) {
   namespace ops = at::_ops;
-  const char* note = "dot products of the mode";
+  const char* note = "dot products of the mode; of complex numbers, real ones of twice the terms";
   r.kernel<but_integers<ops::mm, mm>>("mm", note);
   r.kernel<but_integers<ops::mm_out, mm_out>>("mm.out", note);
   r.kernel<but_integers<ops::bmm, bmm>>("bmm", note);
   r.kernel<but_integers<ops::bmm_out, bmm_out>>("bmm.out", note);
   r.kernel<but_integers<ops::mv, mv>>("mv", note);
   r.kernel<but_integers<ops::dot, dot>>("dot", note);
-  r.kernel<but_integers<ops::vdot, dot>>("vdot", note);
+  r.kernel<but_integers<ops::vdot, vdot>>("vdot", note);
   const char* sums = "dot products of the mode, then alpha, beta and one sum";
   r.kernel<but_integers<ops::addmm, addmm>>("addmm", sums, {"addmm_", "addmm.out"});
   r.kernel<but_integers<ops::baddbmm, baddbmm>>("baddbmm", sums, {"baddbmm_", "baddbmm.out"});

@@ -26,7 +26,10 @@ c10::ScalarType compute_type(operator_name name, c10::ScalarType type) {
   if (c10::isIntegralType(type, /*includeBool=*/true)) {
     return c10::typeMetaToScalarType(c10::get_default_dtype());
   }
-  refuse(std::string(name.text) + " of " + c10::toString(type), "use float32, float64 or bfloat16");
+  refuse(std::string(name.text) + " of " + c10::toString(type),
+         c10::isComplexType(type)
+             ? "use real tensors: torch.view_as_real(z), or z.abs(); a square is z * z"
+             : "use float32, float64 or bfloat16");
 }
 
 c10::ScalarType result_type(const at::Tensor& operand) {

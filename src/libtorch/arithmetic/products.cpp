@@ -4,6 +4,9 @@
 #include <potl/numeric/gemm.hpp>
 
 #include <ATen/MemoryOverlap.h>
+#include <ATen/ops/stack.h>
+#include <ATen/ops/view_as_complex.h>
+#include <ATen/ops/view_as_real.h>
 
 #include "device.hpp"
 #include "operand.hpp"
@@ -87,6 +90,16 @@ void multiply_wide(const char* name, const at::Tensor& a, const at::Tensor& b,
   multiply(name, mode, widened(passing_slot::left, a), widened(passing_slot::right, b), c);
 }
 
+/// Rows of a and b, of k complex numbers each, as rows of 2 k real ones: (re, im) times a column
+/// (re, -im) is the real part of their product, times a column (im, re) the imaginary one.
+at::Tensor complex_product(const char* name, const at::Tensor& a, const at::Tensor& b) {
+  const at::Tensor left = at::view_as_real(a.resolve_conj().contiguous()).flatten(-2);
+  const at::Tensor real = at::view_as_real(b.resolve_conj());
+  const at::Tensor turned = at::stack({real.select(-1, 1).neg(), real.select(-1, 0)}, -1);
+  const at::Tensor right = at::stack({real, turned}, -3).flatten(-2).flatten(-3, -2);
+  return at::view_as_complex(product(name, left, right).unflatten(-1, {b.size(-1), 2}));
+}
+
 bool can_write_to(const at::Tensor& a, const at::Tensor& b, const at::Tensor& out) {
   const c10::ScalarType type = a.scalar_type();
   if (type != c10::ScalarType::Float && type != c10::ScalarType::Double) return false;
@@ -140,6 +153,7 @@ bool product_into(const char* name, const at::Tensor& a, const at::Tensor& b,
 }
 
 at::Tensor product(const char* name, const at::Tensor& a, const at::Tensor& b) {
+  if (a.is_complex()) return complex_product(name, a, b);
   if (is_on_device(a) || !is_narrow(a) ||
       product_mode(a.scalar_type()) == numeric::arithmetic::log64) {
     return rounded_to(wide_product(name, a, b), a.scalar_type());

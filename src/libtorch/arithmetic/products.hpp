@@ -4,7 +4,9 @@
 // float32 is computed in the mode. bfloat16 operands are computed in xint16, which keeps all bits
 // of all but the smallest of a row; float16 is widened and computed in the mode; float64 is the
 // chain of ord32 in double, whatever the mode. Results are rounded once to the operands' type.
-// log64 has a session behind it (rounding.hpp).
+// A product of complex numbers is one of real numbers, with twice the terms: re re, -im im, re re
+// ... for the real part, re im, im re ... for the imaginary one. log64 has a session behind it
+// (rounding.hpp).
 #pragma once
 
 #include <ATen/core/Tensor.h>

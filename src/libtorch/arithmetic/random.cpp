@@ -87,6 +87,11 @@ Tensor& uniform(Tensor& self, double low, double high, optional_generator genera
   TORCH_CHECK(low <= high, "uniform_ expects to return a [from, to) range, but found from=", low,
               " > to=", high);
   if (self.numel() == 0) return self;
+  if (self.is_complex()) {
+    Tensor parts = at::view_as_real(self);
+    uniform(parts, low, high, std::move(generator));
+    return self;
+  }
   const random_key key = subkey(generator);
   if (can_fill_there(self)) {
     const device_call there(self);
@@ -101,6 +106,11 @@ Tensor& uniform(Tensor& self, double low, double high, optional_generator genera
 Tensor& normal(Tensor& self, double mean, double deviation, optional_generator generator) {
   TORCH_CHECK(deviation >= 0, "normal_ expects std >= 0.0, but found std ", deviation);
   if (self.numel() == 0) return self;
+  if (self.is_complex()) {
+    Tensor parts = at::view_as_real(self);
+    normal(parts, 0.0, deviation / std::sqrt(2.0), std::move(generator));
+    return self.add_(mean);
+  }
   const random_key key = subkey(generator);
   return filled(
       self, [&](auto out, std::uint64_t first) { fill_normal(out, key, first, mean, deviation); });

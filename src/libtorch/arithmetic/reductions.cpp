@@ -22,6 +22,8 @@
 #include <ATen/ops/prod_ops.h>
 #include <ATen/ops/sort_ops.h>
 #include <ATen/ops/sum_ops.h>
+#include <ATen/ops/view_as_complex.h>
+#include <ATen/ops/view_as_real.h>
 #include <ATen/ops/where.h>
 
 #include "device.hpp"
@@ -129,8 +131,27 @@ Tensor reduce_to(const char* name, reduction kind, const Tensor& x, optional_dim
   return rounded_to(reduced(kind, arrange(anywhere, x, dims, keepdim, wide), wide), type);
 }
 
+/// A sum or mean of complex numbers: that of either part.
+Tensor reduce_parts(const char* name, reduction kind, const Tensor& x, optional_dims dims,
+                    bool keepdim, c10::ScalarType type) {
+  std::vector<std::int64_t> over;
+  const bool all = !dims.has_value() || dims->empty();
+  for (std::int64_t i = 0; all && i < x.dim(); ++i) over.push_back(i);
+  for (std::size_t i = 0; !all && i < dims->size(); ++i) {
+    over.push_back(at::maybe_wrap_dim((*dims)[i], x.dim()));
+  }
+  const Tensor parts = at::view_as_real(x.to(type).resolve_conj());
+  if (x.dim() == 0) return at::view_as_complex(parts.clone());
+  return at::view_as_complex(
+      reduce_to(name, kind, parts, over, keepdim, c10::toRealValueType(type)));
+}
+
 Tensor sum_dims(const Tensor& x, optional_dims dims, bool keepdim, optional_type dtype) {
-  return reduce_to("sum", reduction::sum, x, dims, keepdim, dtype.value_or(x.scalar_type()));
+  const c10::ScalarType type = dtype.value_or(x.scalar_type());
+  if (c10::isComplexType(type)) {
+    return reduce_parts("sum", reduction::sum, x, dims, keepdim, type);
+  }
+  return reduce_to("sum", reduction::sum, x, dims, keepdim, type);
 }
 Tensor sum_all(const Tensor& x, optional_type dtype) { return sum_dims(x, {}, false, dtype); }
 
@@ -140,6 +161,9 @@ Tensor mean_dims(const Tensor& x, optional_dims dims, bool keepdim, optional_typ
               "mean(): could not infer output dtype. Input dtype must be either a floating point "
               "or complex dtype. Got: ",
               type);
+  if (c10::isComplexType(type)) {
+    return reduce_parts("mean", reduction::mean, x, dims, keepdim, type);
+  }
   return reduce_to("mean", reduction::mean, x, dims, keepdim, type);
 }
 Tensor mean_all(const Tensor& x, optional_type dtype) { return mean_dims(x, {}, false, dtype); }
@@ -265,6 +289,9 @@ Tensor norm_of(const Tensor& x, double order, optional_dims dims, bool keepdim,
   TORCH_CHECK(c10::isFloatingType(type) || c10::isComplexType(type),
               "linalg.vector_norm: Expected a floating point or complex tensor as input. Got ",
               type);
+  if (c10::isComplexType(type)) {
+    return norm_of(x.abs(), order, dims, keepdim, c10::toRealValueType(type));
+  }
   constexpr double infinity = std::numeric_limits<double>::infinity();
   const auto reduce = [&](reduction kind) {
     return reduce_to("linalg_vector_norm", kind, x, dims, keepdim, type);

@@ -33,13 +33,6 @@ class registrar {
   /// `name`, `name_`, `name.out` and the like: all forms with Tensor operands that this torch has.
   void exact_forms(std::initializer_list<const char*> names, const char* note);
 
-  /// The same for real operands, while complex ones are refused; costs one more dispatch:
-  /// `r.exact_real<at::_ops::mul_Tensor, at::_ops::mul_out>("...")` (ATen/ops/mul_ops.h).
-  template <class... Operators>
-  void exact_real(const char* note) {
-    (exact_real_one<Operators>(note), ...);
-  }
-
   /// potl's kernel of an operator: `r.kernel<mv>("mv", "dot products of the mode", {"mv.out"})`.
   /// The function takes what the operator takes. It may take a c10::DispatchKeySet before that, and
   /// redispatch to the stock kernel with `keys & below`; and before all a `destination`.
@@ -96,15 +89,6 @@ class registrar {
   void refuse_the_rest();
 
  private:
-  template <class Operator>
-  void exact_real_one(const char* note) {
-    std::string name = Operator::name;
-    name.erase(0, name.find("::") + 2);
-    if (*Operator::overload_name != '\0') name.append(".").append(Operator::overload_name);
-    library_.impl(name.c_str(), TORCH_FN(apart<real_only<Operator>::call>::call));
-    add_entry(name, "exact", note);
-  }
-
   template <class Function>
   void add(const std::string& name, Function function, const char* note, const char* runs) {
     library_.impl(name.c_str(), function);
@@ -127,12 +111,13 @@ class registrar {
 };
 
 // All groups. (Objects that register themselves would be left out of a static library's program.)
-#define POTL_OPERATOR_GROUPS(group)                                                                \
-  group(exact) group(matmul) group(accumulation) group(embedding) group(pooling) group(upsampling) \
-      group(convolution) group(sums) group(signs) group(functions) group(activations)              \
-          group(quotients) group(reductions) group(optimizers) group(random) group(normalization)  \
-              group(softmax) group(loss) group(ctc) group(distances) group(grid_sampling)          \
-                  group(triangular) group(attention) group(recurrent) group(encoder)
+#define POTL_OPERATOR_GROUPS(group)                                                             \
+  group(exact) group(complex) group(matmul) group(accumulation) group(embedding) group(pooling) \
+      group(upsampling) group(convolution) group(sums) group(signs) group(functions)            \
+          group(activations) group(quotients) group(reductions) group(optimizers) group(random) \
+              group(normalization) group(softmax) group(loss) group(ctc) group(distances)       \
+                  group(grid_sampling) group(fourier) group(triangular) group(attention)        \
+                      group(recurrent) group(encoder)
 
 #define POTL_DECLARE_GROUP(name) void register_##name(registrar& r);
 POTL_OPERATOR_GROUPS(POTL_DECLARE_GROUP)

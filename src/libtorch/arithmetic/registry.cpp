@@ -170,11 +170,6 @@ void registrar::refuse_the_rest() {
   });
 }
 
-void require_real(const char* name, c10::ScalarType type) {
-  if (!c10::isComplexType(type)) return;
-  refuse(std::string(name) + " of complex numbers", "use real tensors, e.g. torch.view_as_real");
-}
-
 }  // namespace dispatch
 
 std::vector<operator_entry> operators() {

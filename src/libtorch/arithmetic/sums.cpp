@@ -9,6 +9,8 @@
 #include <ATen/ops/addcmul_ops.h>
 #include <ATen/ops/lerp_ops.h>
 #include <ATen/ops/sub_ops.h>
+#include <ATen/ops/view_as_complex.h>
+#include <ATen/ops/view_as_real.h>
 
 #include "elements.hpp"
 #include "registrar.hpp"
@@ -19,7 +21,19 @@ namespace {
 using at::Scalar;
 using at::Tensor;
 
+// What is computed of either part of complex numbers alone.
+bool are_complex(const Tensor& a, const Tensor& b) {
+  return a.is_complex() && b.scalar_type() == a.scalar_type();
+}
+Tensor parts(const Tensor& x) { return at::view_as_real(x.resolve_conj()); }
+Tensor whole(destination to, const Tensor& parts) {
+  return to == nullptr ? at::view_as_complex(parts) : to->copy_(at::view_as_complex(parts));
+}
+
 Tensor scaled(destination to, const char* name, const Tensor& a, const Tensor& b, double alpha) {
+  if (are_complex(a, b)) {
+    return whole(to, scaled(nullptr, name, parts(a), parts(b), alpha));
+  }
   return elements(
       name, {a, b}, to,
       [&](const auto& in, auto out) { numeric::add_scaled(in[0], in[1], alpha, out, executor()); },
@@ -82,6 +96,7 @@ Tensor lerp(destination to, const Tensor& a, const Tensor& b, const Tensor& weig
       combined_there{cuda::combination::lerp});
 }
 Tensor lerp_scalar(destination to, const Tensor& a, const Tensor& b, const Scalar& weight) {
+  if (are_complex(a, b)) return whole(to, lerp_scalar(nullptr, parts(a), parts(b), weight));
   return elements(
       "lerp", {a, b}, to,
       [&](const auto& in, auto out) {
