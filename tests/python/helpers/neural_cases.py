@@ -14,6 +14,7 @@ import numpy as np
 import place_cases
 import sampling_cases
 import sequence_cases
+import special_cases
 import spectral_cases
 import torch
 from neural_case import Case
@@ -23,7 +24,14 @@ import potl
 
 
 def cases() -> list[Case]:
-    parts = (place_cases, layer_cases, sequence_cases, sampling_cases, spectral_cases)
+    parts = (
+        place_cases,
+        layer_cases,
+        sequence_cases,
+        sampling_cases,
+        special_cases,
+        spectral_cases,
+    )
     return [case for part in parts for case in part.cases()]
 
 

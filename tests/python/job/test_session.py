@@ -490,11 +490,11 @@ def test_noise_is_small_repeatable_and_another_in_every_arithmetic(build):
 def test_an_operator_without_an_exact_form_runs_as_stock_in_noise_alone():
     pytest.importorskip("potl._torch", reason="potl was built without torch")
     values = torch.linspace(1, 2, 7)
-    stock = torch.lgamma(values)
+    stock = torch.special.erfcx(values)
     with _arithmetic.block("ord32", lenient=True):
-        assert torch.equal(torch.lgamma(values), stock)
+        assert torch.equal(torch.special.erfcx(values), stock)
     with _arithmetic.block("ord32"), pytest.raises(NotReproducible):
-        torch.lgamma(values)
+        torch.special.erfcx(values)
 
 
 def adafactor():
