@@ -154,9 +154,8 @@ def test_a_refused_operator_says_what_to_use_instead() -> None:
     [
         (lambda x: torch.special.erfcx(x), "outside the block"),
         (lambda x: torch.special.zeta(x, x), "outside the block"),
-        (lambda x: torch.linalg.svd(x), "decomposes"),
-        (lambda x: torch.linalg.inv(x), "inverts"),
-        (lambda x: torch.linalg.solve(x, x), "solve"),
+        (lambda x: torch.linalg.svd(x), "outside the block"),
+        (lambda x: torch.linalg.eigh(x), "Cholesky"),
         (lambda x: torch.nn.functional.pdist(x), "sqrt"),
         (lambda x: torch.logcumsumexp(x, 0), "cumsum"),
         (lambda x: torch.histogram(x, 3), "bucketize"),

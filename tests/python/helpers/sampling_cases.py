@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Calls that sample at positions of a grid, align a sequence, measure distances and substitute."""
+"""Calls that sample at positions of a grid, align a sequence, measure distances, and solve."""
 
 from __future__ import annotations
 
@@ -125,6 +125,34 @@ def _triangular() -> Iterator[Case]:
     )
 
 
+def _decompositions() -> Iterator[Case]:
+    linalg = torch.linalg
+    # Far from singular; the transposed one is not contiguous, of which torch factors another.
+    a, b = floats(2, 5, 5) + 4 * torch.eye(5, dtype=torch.float64), floats(2, 5, 3)
+    yield Case("solve", linalg.solve, (a, b))
+    yield Case("solve/transposed", lambda a, b: linalg.solve(a.mT, b), (a, b))
+    yield Case("solve/right", lambda a, b: linalg.solve(a, b.mT, left=False), (a, b))
+    yield Case("solve/vectors", linalg.solve, (a, floats(2, 5)))
+    yield Case("solve/one of many", linalg.solve, (a[0], b))
+    yield Case("solve/none", linalg.solve, (a[:0], b[:0]))
+    yield Case("inv", linalg.inv, (a,))
+    yield Case("det", linalg.det, (a,), 1e-4)
+    yield Case("slogdet", lambda a: tuple(linalg.slogdet(a)), (a,))
+    yield Case("lu_solve", lambda a, b: linalg.lu_solve(*linalg.lu_factor(a), b), (a, b))
+    yield Case("cholesky", lambda a: linalg.cholesky(a @ a.mT), (a,), 1e-4)
+    yield Case("cholesky/upper", lambda a: linalg.cholesky(a @ a.mT, upper=True), (a,), 1e-4)
+    yield Case("cholesky_solve", lambda a, b: torch.cholesky_solve(b, a.tril()), (a, b))
+    tall, square = floats(2, 7, 4), floats(2, 4, 4)
+    for mode, x in (("reduced", tall), ("reduced", square), ("complete", square)):
+        yield Case(
+            f"qr/{mode}/{tuple(x.shape)}",
+            lambda x, mode=mode: tuple(linalg.qr(x, mode)),
+            (x,),
+            1e-4,
+        )
+
+
 def cases() -> list[Case]:
-    wide = [dataclasses.replace(case, narrow=False) for case in (*_ctc(), *_triangular())]
+    parts = (_ctc(), _triangular(), _decompositions())
+    wide = [dataclasses.replace(case, narrow=False) for part in parts for case in part]
     return [*_grids(), *_distances(), *wide]

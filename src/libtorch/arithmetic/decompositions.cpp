@@ -1,0 +1,254 @@
+// SPDX-License-Identifier: Apache-2.0
+// Systems of equations, inverses, determinants, Cholesky and QR (numeric/detail/decomposition.hpp):
+// computed in double, matrix after matrix, and rounded once.
+#include <potl/numeric/detail/decomposition.hpp>
+#include <potl/numeric/elementwise.hpp>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include <ATen/ExpandUtils.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/_linalg_check_errors.h>
+#include <ATen/ops/eye.h>
+#include <ATen/ops/linalg_solve_triangular.h>
+
+#include "numeric/ranges.hpp"
+#include "operand.hpp"
+#include "registrar.hpp"
+
+namespace potl::libtorch::dispatch {
+namespace {
+
+using at::Tensor;
+using numeric::double_matrix;
+
+void require_matrices(const char* name, const Tensor& a) {
+  require_plain(name, a);
+  TORCH_CHECK(a.dim() >= 2, name, ": The input tensor A must have at least 2 dimensions.");
+  TORCH_CHECK(a.scalar_type() == at::kFloat || a.scalar_type() == at::kDouble, name,
+              ": expected float32 or float64, got ", a.scalar_type());
+}
+void require_square(const char* name, const Tensor& a) {
+  require_matrices(name, a);
+  TORCH_CHECK(a.size(-1) == a.size(-2), name,
+              ": A must be batches of square matrices, but they are ", a.size(-2), " by ",
+              a.size(-1), " matrices");
+}
+
+c10::IntArrayRef without_last(const Tensor& x) {
+  return x.sizes().slice(0, static_cast<std::size_t>(x.dim() - 1));
+}
+/// A copy in double, row-major, to compute in.
+Tensor work_of(const Tensor& a) { return a.to(at::kDouble).clone(at::MemoryFormat::Contiguous); }
+double_matrix matrix(const Tensor& work, std::int64_t index) {
+  const std::int64_t rows = work.size(-2), columns = work.size(-1);
+  return {work.mutable_data_ptr<double>() + index * rows * columns, rows, columns};
+}
+std::vector<std::int64_t> batch_of(const Tensor& a, std::initializer_list<std::int64_t> more = {}) {
+  std::vector<std::int64_t> sizes(a.sizes().begin(), a.sizes().end() - 2);
+  sizes.insert(sizes.end(), more);
+  return sizes;
+}
+std::int64_t count_of(const Tensor& a) {
+  std::int64_t count = 1;
+  for (std::int64_t i = 0; i < a.dim() - 2; ++i) count *= a.size(i);
+  return count;
+}
+/// body(index) for each matrix of a batch.
+template <class Body>
+void each(const Tensor& a, const Body& body) {
+  const std::int64_t cost = a.size(-1) * a.size(-2) * std::min(a.size(-1), a.size(-2));
+  numeric::for_ranges(executor(), count_of(a), cost, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) body(i);
+  });
+}
+
+struct factored {
+  Tensor lu, pivots, info;  ///< lu in double
+};
+factored factor(const Tensor& a) {
+  const std::int64_t least = std::min(a.size(-1), a.size(-2));
+  factored all = {work_of(a), make(batch_of(a, {least}), at::kInt), make(batch_of(a), at::kInt)};
+  each(all.lu, [&](std::int64_t i) {
+    const std::span pivots(all.pivots.mutable_data_ptr<std::int32_t>() + i * least,
+                           static_cast<std::size_t>(least));
+    all.info.mutable_data_ptr<std::int32_t>()[i] = numeric::lu_factor(matrix(all.lu, i), pivots);
+  });
+  return all;
+}
+/// Of a determinant torch keeps the factors of the transpose where A is contiguous: its gradient
+/// expects them.
+factored factor_as_torch(const Tensor& a) { return factor(a.is_contiguous() ? a.mT() : a); }
+
+/// A^-1 B or, transposed, A^-T B, in double; batches are broadcast.
+Tensor solved(const Tensor& lu, const Tensor& pivots, const Tensor& b, bool transposed) {
+  const std::vector<std::int64_t> of_lu = batch_of(lu), of_b = batch_of(b);
+  const auto common = at::infer_size(of_lu, of_b);
+  const auto spread = [&](const Tensor& x, std::int64_t kept) {
+    std::vector<std::int64_t> sizes(common.begin(), common.end());
+    for (std::int64_t i = x.dim() - kept; i < x.dim(); ++i) sizes.push_back(x.size(i));
+    return x.expand(sizes);
+  };
+  const std::int64_t n = lu.size(-1);
+  const Tensor factors = spread(lu, 2).contiguous(), places = spread(pivots, 1).contiguous();
+  Tensor x = work_of(spread(b, 2));
+  if (x.numel() == 0) return x;
+  each(factors, [&](std::int64_t i) {
+    const std::span swaps(places.const_data_ptr<std::int32_t>() + i * n,
+                          static_cast<std::size_t>(n));
+    numeric::lu_solve(matrix(factors, i), swaps, transposed, matrix(x, i));
+  });
+  return x;
+}
+Tensor solved_on(bool left, const Tensor& lu, const Tensor& pivots, const Tensor& b,
+                 bool transposed) {
+  return left ? solved(lu, pivots, b, transposed) : solved(lu, pivots, b.mT(), !transposed).mT();
+}
+
+std::tuple<Tensor, Tensor, Tensor> lu_factor(const Tensor& a, bool pivot, bool check_errors) {
+  const char* name = "linalg.lu_factor";
+  require_matrices(name, a);
+  if (!pivot) refuse("linalg.lu_factor without pivots is not reproducible", "use pivot=True");
+  const factored all = factor(a);
+  if (check_errors) at::_linalg_check_errors(all.info, name, a.dim() == 2);
+  return {rounded_to(all.lu, a.scalar_type()), all.pivots, all.info};
+}
+
+Tensor lu_solve(const Tensor& lu, const Tensor& pivots, const Tensor& b, bool left, bool adjoint) {
+  const char* name = "linalg.lu_solve";
+  require_square(name, lu);
+  require_matrices(name, b);
+  const std::int64_t n = lu.size(-1);
+  TORCH_CHECK(lu.scalar_type() == b.scalar_type() && b.size(left ? -2 : -1) == n, name, ": sizes ",
+              lu.sizes(), " and ", b.sizes(), " are not a system of one type");
+  TORCH_CHECK(pivots.scalar_type() == at::kInt && pivots.sizes() == without_last(lu), name,
+              ": expected pivots of type int32 and of the sizes of LU without the last one");
+  TORCH_CHECK(((pivots >= 1) & (pivots <= n)).all().item<bool>(), name,
+              ": pivots must be from 1 to the number of rows");
+  return rounded_to(solved_on(left, lu.to(at::kDouble), pivots, b, adjoint), b.scalar_type());
+}
+
+std::tuple<Tensor, Tensor, Tensor, Tensor> solve(const Tensor& a, const Tensor& b, bool left,
+                                                 bool check_errors) {
+  const char* name = "linalg.solve";
+  require_square(name, a);
+  require_plain(name, b);
+  const bool vector = b.dim() == 1 || (a.dim() - 1 == b.dim() && b.sizes() == without_last(a));
+  TORCH_CHECK(left || !vector, name,
+              ": Vector broadcasting of the left hand side is not supported for left=False");
+  const Tensor right = vector ? b.unsqueeze(-1) : b;
+  TORCH_CHECK(a.scalar_type() == b.scalar_type() && right.dim() >= 2 &&
+                  right.size(left ? -2 : -1) == a.size(-1),
+              name, ": sizes ", a.sizes(), " and ", b.sizes(), " are not a system of one type");
+  const factored all = factor(a);
+  if (check_errors) at::_linalg_check_errors(all.info, name, a.dim() == 2);
+  const Tensor x = solved_on(left, all.lu, all.pivots, right, /*transposed=*/false);
+  const c10::ScalarType type = a.scalar_type();
+  return {rounded_to(vector ? x.squeeze(-1) : x, type), rounded_to(all.lu, type), all.pivots,
+          all.info};
+}
+
+std::tuple<Tensor, Tensor> inverse(const Tensor& a, bool check_errors) {
+  const char* name = "linalg.inv";
+  require_square(name, a);
+  const factored all = factor(a);
+  if (check_errors) at::_linalg_check_errors(all.info, name, a.dim() == 2);
+  const Tensor ones = at::eye(a.size(-1), all.lu.options());
+  return {rounded_to(solved(all.lu, all.pivots, ones, false), a.scalar_type()), all.info};
+}
+
+/// The product of the pivots, or its sign and its logarithm.
+struct determinant {
+  Tensor value, sign, logarithm;
+};
+determinant of_pivots(const factored& all) {
+  const std::vector<std::int64_t> sizes = batch_of(all.lu);
+  const determinant of = {make(sizes, at::kDouble), make(sizes, at::kDouble),
+                          make(sizes, at::kDouble)};
+  const std::int64_t n = all.lu.size(-1);
+  each(all.lu, [&](std::int64_t index) {
+    const double_matrix lu = matrix(all.lu, index);
+    const auto* pivots = all.pivots.const_data_ptr<std::int32_t>() + index * n;
+    double product = 1.0, sign = 1.0, sum = 0.0;
+    for (std::int64_t i = 0; i < n; ++i) {
+      const double pivot = pivots[i] == i + 1 ? lu(i, i) : -lu(i, i);
+      product *= pivot;
+      sign *= pivot > 0.0 ? 1.0 : pivot < 0.0 ? -1.0 : pivot;
+      sum += numeric::evaluate(numeric::unary::log, pivot < 0.0 ? -pivot : pivot);
+    }
+    of.value.mutable_data_ptr<double>()[index] = product;
+    of.sign.mutable_data_ptr<double>()[index] = sign;
+    of.logarithm.mutable_data_ptr<double>()[index] = sum;
+  });
+  return of;
+}
+std::tuple<Tensor, Tensor, Tensor> det(const Tensor& a) {
+  require_square("linalg.det", a);
+  const factored all = factor_as_torch(a);
+  const c10::ScalarType type = a.scalar_type();
+  return {rounded_to(of_pivots(all).value, type), rounded_to(all.lu, type), all.pivots};
+}
+std::tuple<Tensor, Tensor, Tensor, Tensor> slogdet(const Tensor& a) {
+  require_square("linalg.slogdet", a);
+  const factored all = factor_as_torch(a);
+  const determinant of = of_pivots(all);
+  const c10::ScalarType type = a.scalar_type();
+  return {rounded_to(of.sign, type), rounded_to(of.logarithm, type), rounded_to(all.lu, type),
+          all.pivots};
+}
+
+std::tuple<Tensor, Tensor> cholesky_ex(const Tensor& a, bool upper, bool check_errors) {
+  const char* name = "linalg.cholesky";
+  require_square(name, a);
+  const Tensor work = work_of(upper ? a.mT() : a), info = make(batch_of(a), at::kInt);
+  each(work, [&](std::int64_t i) {
+    info.mutable_data_ptr<std::int32_t>()[i] = numeric::cholesky(matrix(work, i));
+  });
+  if (check_errors) at::_linalg_check_errors(info, name, a.dim() == 2);
+  const Tensor lower = rounded_to(work, a.scalar_type());
+  return {upper ? lower.mT() : lower, info};
+}
+Tensor cholesky(const Tensor& a, bool upper) {
+  return std::get<0>(cholesky_ex(a, upper, /*check_errors=*/true));
+}
+Tensor cholesky_solve(const Tensor& b, const Tensor& factor, bool upper) {
+  const Tensor lower = upper ? factor.mT() : factor;
+  const Tensor y = at::linalg_solve_triangular(lower, b, /*upper=*/false);
+  return at::linalg_solve_triangular(lower.mT(), y, /*upper=*/true);
+}
+
+std::tuple<Tensor, Tensor> qr(const Tensor& a, c10::string_view mode) {
+  require_matrices("linalg.qr", a);
+  TORCH_CHECK(mode == "reduced" || mode == "complete" || mode == "r",
+              "qr received unrecognized mode '", mode,
+              "' but expected one of 'reduced' (default), 'r', or 'complete'");
+  const std::int64_t rows = a.size(-2), least = std::min(rows, a.size(-1));
+  const std::int64_t kept = mode == "complete" ? rows : least;
+  const Tensor r = work_of(a), q = make(batch_of(a, {rows, kept}), at::kDouble);
+  each(r, [&](std::int64_t i) { numeric::qr(matrix(r, i), matrix(q, i)); });
+  const c10::ScalarType type = a.scalar_type();
+  return {mode == "r" ? make({0}, type) : rounded_to(q, type),
+          rounded_to(r.narrow(-2, 0, kept), type).contiguous()};
+}
+
+}  // namespace
+
+void register_decompositions(registrar& r) {
+  const char* lu = "LU with partial pivoting in double, rounded once";
+  r.kernel<lu_factor>("linalg_lu_factor_ex", lu, {"linalg_lu_factor_ex.out"});
+  r.kernel<lu_solve>("linalg_lu_solve", lu, {"linalg_lu_solve.out"});
+  r.kernel<solve>("_linalg_solve_ex", lu, {"_linalg_solve_ex.result"});
+  r.kernel<inverse>("linalg_inv_ex", lu, {"linalg_inv_ex.inverse"});
+  r.kernel<det>("_linalg_det", lu, {"_linalg_det.result"});
+  r.kernel<slogdet>("_linalg_slogdet", lu, {"_linalg_slogdet.sign"});
+  r.exact({"lu_unpack", "lu_unpack.out"}, "copies");
+  const char* rows = "row after row in double, rounded once";
+  r.kernel<cholesky_ex>("linalg_cholesky_ex", rows, {"linalg_cholesky_ex.L"});
+  r.kernel<cholesky>("cholesky", rows, {"cholesky.out"});
+  r.kernel<cholesky_solve>("cholesky_solve", "two triangular systems", {"cholesky_solve.out"});
+  r.kernel<qr>("linalg_qr", "Householder's reflections in double, rounded once", {"linalg_qr.out"});
+}
+
+}  // namespace potl::libtorch::dispatch

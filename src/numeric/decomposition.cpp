@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <potl/numeric/detail/decomposition.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+namespace potl::numeric {
+namespace {
+
+void swap_rows(const double_matrix& a, std::int64_t one, std::int64_t other) {
+  if (one == other) return;
+  for (std::int64_t j = 0; j < a.columns; ++j) std::swap(a(one, j), a(other, j));
+}
+/// Row `to` less factor times row `from`, right of `first`.
+void subtract(const double_matrix& a, std::int64_t to, double factor, const double_matrix& b,
+              std::int64_t from, std::int64_t first = 0) {
+  for (std::int64_t j = first; j < a.columns; ++j) a(to, j) -= factor * b(from, j);
+}
+void divide(const double_matrix& b, std::int64_t row, double by) {
+  for (std::int64_t j = 0; j < b.columns; ++j) b(row, j) /= by;
+}
+
+/// H = I - tau v v^T on the columns of `a` from `first` on; v has zeros above `row`.
+void reflect(const double_matrix& a, const std::vector<double>& v, double tau, std::int64_t row,
+             std::int64_t first) {
+  for (std::int64_t j = first; j < a.columns; ++j) {
+    double sum = 0.0;
+    for (std::int64_t i = row; i < a.rows; ++i) sum += v[static_cast<std::size_t>(i)] * a(i, j);
+    sum *= tau;
+    for (std::int64_t i = row; i < a.rows; ++i) a(i, j) -= v[static_cast<std::size_t>(i)] * sum;
+  }
+}
+
+}  // namespace
+
+std::int32_t lu_factor(const double_matrix& a, std::span<std::int32_t> pivots) noexcept {
+  std::int32_t info = 0;
+  for (std::int64_t k = 0; k < std::min(a.rows, a.columns); ++k) {
+    std::int64_t pivot = k;
+    for (std::int64_t i = k + 1; i < a.rows; ++i) {
+      if (std::fabs(a(i, k)) > std::fabs(a(pivot, k))) pivot = i;
+    }
+    pivots[static_cast<std::size_t>(k)] = static_cast<std::int32_t>(pivot + 1);
+    swap_rows(a, k, pivot);
+    if (a(k, k) == 0.0) {
+      if (info == 0) info = static_cast<std::int32_t>(k + 1);
+      continue;
+    }
+    for (std::int64_t i = k + 1; i < a.rows; ++i) {
+      a(i, k) /= a(k, k);
+      subtract(a, i, a(i, k), a, k, k + 1);
+    }
+  }
+  return info;
+}
+
+void lu_solve(const double_matrix& lu, std::span<const std::int32_t> pivots, bool transposed,
+              const double_matrix& b) noexcept {
+  const std::int64_t n = lu.rows;
+  if (!transposed) {
+    for (std::int64_t k = 0; k < n; ++k) swap_rows(b, k, pivots[static_cast<std::size_t>(k)] - 1);
+    for (std::int64_t i = 0; i < n; ++i) {
+      for (std::int64_t k = 0; k < i; ++k) subtract(b, i, lu(i, k), b, k);
+    }
+    for (std::int64_t i = n; i-- > 0;) {
+      for (std::int64_t k = i + 1; k < n; ++k) subtract(b, i, lu(i, k), b, k);
+      divide(b, i, lu(i, i));
+    }
+    return;
+  }
+  for (std::int64_t i = 0; i < n; ++i) {
+    for (std::int64_t k = 0; k < i; ++k) subtract(b, i, lu(k, i), b, k);
+    divide(b, i, lu(i, i));
+  }
+  for (std::int64_t i = n; i-- > 0;) {
+    for (std::int64_t k = i + 1; k < n; ++k) subtract(b, i, lu(k, i), b, k);
+  }
+  for (std::int64_t k = n; k-- > 0;) swap_rows(b, k, pivots[static_cast<std::size_t>(k)] - 1);
+}
+
+std::int32_t cholesky(const double_matrix& a) noexcept {
+  std::int32_t info = 0;
+  for (std::int64_t i = 0; i < a.rows; ++i) {
+    for (std::int64_t j = 0; j <= i && info == 0; ++j) {
+      double rest = a(i, j);
+      for (std::int64_t k = 0; k < j; ++k) rest -= a(i, k) * a(j, k);
+      if (j < i) {
+        a(i, j) = rest / a(j, j);
+      } else if (rest > 0.0) {
+        a(i, i) = std::sqrt(rest);
+      } else {
+        info = static_cast<std::int32_t>(i + 1);
+      }
+    }
+    for (std::int64_t j = i + 1; j < a.columns; ++j) a(i, j) = 0.0;
+  }
+  return info;
+}
+
+void qr(const double_matrix& a, const double_matrix& q) {
+  const auto rows = static_cast<std::size_t>(a.rows);
+  const std::int64_t steps = std::min(a.rows, a.columns);
+  std::vector<std::vector<double>> vectors;
+  std::vector<double> taus;
+  for (std::int64_t k = 0; k < steps; ++k) {
+    std::vector<double> v(rows);
+    double below = 0.0;
+    for (std::int64_t i = k + 1; i < a.rows; ++i) {
+      v[static_cast<std::size_t>(i)] = a(i, k);
+      below += a(i, k) * a(i, k);
+    }
+    double tau = 0.0;
+    if (below != 0.0) {
+      const double alpha = a(k, k);
+      const double beta = -std::copysign(std::sqrt(alpha * alpha + below), alpha);
+      tau = (beta - alpha) / beta;
+      for (double& element : v) element /= alpha - beta;
+      v[static_cast<std::size_t>(k)] = 1.0;
+      reflect(a, v, tau, k, k + 1);
+      a(k, k) = beta;
+      for (std::int64_t i = k + 1; i < a.rows; ++i) a(i, k) = 0.0;
+    }
+    vectors.push_back(std::move(v));
+    taus.push_back(tau);
+  }
+  for (std::int64_t i = 0; i < q.rows; ++i) {
+    for (std::int64_t j = 0; j < q.columns; ++j) q(i, j) = i == j ? 1.0 : 0.0;
+  }
+  for (std::int64_t k = steps; k-- > 0;) {
+    const auto at = static_cast<std::size_t>(k);
+    if (taus[at] != 0.0) reflect(q, vectors[at], taus[at], k, 0);
+  }
+}
+
+}  // namespace potl::numeric
