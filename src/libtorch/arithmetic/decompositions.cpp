@@ -78,9 +78,6 @@ factored factor(const Tensor& a) {
   });
   return all;
 }
-/// Of a determinant torch keeps the factors of the transpose where A is contiguous: its gradient
-/// expects them.
-factored factor_as_torch(const Tensor& a) { return factor(a.is_contiguous() ? a.mT() : a); }
 
 /// A^-1 B or, transposed, A^-T B, in double; batches are broadcast.
 Tensor solved(const Tensor& lu, const Tensor& pivots, const Tensor& b, bool transposed) {
@@ -184,16 +181,23 @@ determinant of_pivots(const factored& all) {
   });
   return of;
 }
+/// torch's gradients of determinants expect factors of the transpose where A is contiguous, else of
+/// A. The determinant is always that of the transpose, so that strides do not change it.
+std::pair<determinant, factored> determinant_of(const Tensor& a) {
+  factored all = factor(a.mT());
+  determinant of = of_pivots(all);
+  if (!a.is_contiguous()) all = factor(a);
+  return {std::move(of), std::move(all)};
+}
 std::tuple<Tensor, Tensor, Tensor> det(const Tensor& a) {
   require_square("linalg.det", a);
-  const factored all = factor_as_torch(a);
+  const auto [of, all] = determinant_of(a);
   const c10::ScalarType type = a.scalar_type();
-  return {rounded_to(of_pivots(all).value, type), rounded_to(all.lu, type), all.pivots};
+  return {rounded_to(of.value, type), rounded_to(all.lu, type), all.pivots};
 }
 std::tuple<Tensor, Tensor, Tensor, Tensor> slogdet(const Tensor& a) {
   require_square("linalg.slogdet", a);
-  const factored all = factor_as_torch(a);
-  const determinant of = of_pivots(all);
+  const auto [of, all] = determinant_of(a);
   const c10::ScalarType type = a.scalar_type();
   return {rounded_to(of.sign, type), rounded_to(of.logarithm, type), rounded_to(all.lu, type),
           all.pivots};

@@ -63,6 +63,7 @@ void register_special(registrar& r) {
   r.kernel<one<special::digamma>>("digamma", note, {"digamma_", "digamma.out"});
   r.kernel<polygamma>("polygamma", note, {"polygamma.out"});
   r.composed({"polygamma_", "mvlgamma", "mvlgamma_"}, "the operators of their definition");
+  r.composed_on_cpu({"mvlgamma.out"}, "the operators of their definition");
   r.kernel<one<special::entr>>("special_entr", note, {"special_entr.out"});
   r.kernel<one<special::ndtri>>("special_ndtri", note, {"special_ndtri.out"});
   r.kernel<one<special::i0>>("i0", note, {"i0_", "i0.out"});

@@ -73,6 +73,19 @@ def test_each_matrix_of_a_batch_is_decomposed_for_itself() -> None:
     torch.testing.assert_close(q.mT @ q, eye, rtol=0, atol=1e-13)
 
 
+def test_strides_do_not_change_a_determinant() -> None:
+    many = torch.randn(64, 12, 12, generator=torch.Generator().manual_seed(1))
+    with potl.deterministic():
+        for function in (torch.linalg.det, torch.linalg.slogdet):
+            apart = function(many.mT.contiguous().mT)
+            for one, other in zip(
+                torch.utils._pytree.tree_leaves(function(many)),
+                torch.utils._pytree.tree_leaves(apart),
+                strict=True,
+            ):
+                assert torch.equal(one, other)
+
+
 def test_results_are_written_to_out() -> None:
     with potl.deterministic():
         inverse = torch.linalg.inv(A)

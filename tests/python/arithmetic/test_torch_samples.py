@@ -37,6 +37,7 @@ DRAWN = ("bernoulli", "cauchy", "dropout", "exponential", "geometric", "log_norm
 DRAWN += ("multi_head_attention_forward", "normal", "rand", "rrelu", "uniform")
 # Torch itself composes differently for operands that lie apart (docs/reference/arithmetic.md).
 BY_STRIDES = ("inner", "nn.functional.scaled_dot_product_attention")
+BY_STRIDES += ("linalg.det", "linalg.slogdet", "logdet")  # their gradients alone
 # In place, torch gives the operand another size.
 RESIZED = ("addbmm",)
 # Of a value, and of the largest operand or result: sums of many terms cancel.
