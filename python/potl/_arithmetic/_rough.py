@@ -32,6 +32,7 @@ _SUMS = frozenset(
         *("_fused_rms_norm", "_fused_rms_norm_backward"),
         *("_softmax_backward_data", "_log_softmax_backward_data"),
         *("embedding_dense_backward", "index_add", "scatter_add"),
+        *("_fft_c2c", "_fft_c2r", "_fft_r2c"),
         *("mkldnn_rnn_layer", "mkldnn_rnn_layer_backward", "_cudnn_rnn", "_cudnn_rnn_backward"),
         "_scaled_dot_product_flash_attention_for_cpu",
         "_scaled_dot_product_flash_attention_for_cpu_backward",
@@ -60,15 +61,19 @@ class RoughSums(TorchDispatchMode):  # type: ignore[no-untyped-call]
         out = func(*args, **(kwargs or {}))
         if func.overloadpacket.__name__ in _SUMS and func.namespace == "aten":
             for one in out if isinstance(out, (tuple, list)) else (out,):
-                if isinstance(one, Tensor) and one.is_floating_point() and one.numel() > 0:
-                    self._disturb(one)
+                if not isinstance(one, Tensor) or one.numel() == 0:
+                    continue
+                if one.is_complex():
+                    self._disturb(torch.view_as_real(one), (-2, -1) if one.dim() else -1)
+                elif one.is_floating_point():
+                    self._disturb(one, -1)
         return out
 
-    def _disturb(self, result: Tensor) -> None:
+    def _disturb(self, result: Tensor, row_dims: int | tuple[int, int]) -> None:
         if result.layout != torch.strided:
             return
         wide = result if result.dtype == torch.float64 else result.float()
-        row = wide if wide.dim() == 0 else wide.square().mean(-1, keepdim=True).sqrt()
+        row = wide if wide.dim() == 0 else wide.square().mean(row_dims, keepdim=True).sqrt()
         off = torch.empty_like(wide).normal_(generator=self._of(wide)) * row.abs()
         off *= self._roughness * torch.finfo(wide.dtype).eps / 2
         if result.dtype != wide.dtype:

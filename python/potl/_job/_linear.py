@@ -59,5 +59,5 @@ def _keeps_nothing(module: torch.nn.Module, trained: Container[int]) -> bool:
         return False
     if isinstance(module, _NormBase) and is_torchs(module):
         return True
-    buffers = module._buffers.values()
-    return not any(one is not None and one.is_floating_point() for one in buffers)
+    buffers = (one for one in module._buffers.values() if one is not None)
+    return not any(one.is_floating_point() or one.is_complex() for one in buffers)

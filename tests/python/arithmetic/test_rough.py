@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 import torch
 from torch import nn
@@ -27,6 +29,29 @@ def test_products_and_sums_are_off_by_some_units_of_roundoff(dtype: torch.dtype)
         with RoughSums(1):
             rough = result()
         assert 0.5 < off(rough, exact) < 32 * 6
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda z: z @ z.mH,
+        lambda z: z.sum(),
+        torch.fft.fft,
+        lambda z: torch.fft.irfft(z, dim=0),
+        lambda z: torch.fft.rfft(z.real),
+    ],
+)
+def test_both_parts_of_complex_sums_and_transforms_are_off(
+    call: Callable[[torch.Tensor], torch.Tensor],
+) -> None:
+    z = torch.randn(48, 32, generator=torch.Generator().manual_seed(0), dtype=torch.cfloat)
+    exact = call(z)
+    with RoughSums(1):
+        rough = call(z)
+    typical = float(exact.abs().square().mean().sqrt()) * torch.finfo(torch.float32).eps
+    change = rough - exact
+    for part in (change.real, change.imag) if exact.is_complex() else (change,):
+        assert 0 < float(part.abs().max()) < 128 * typical
 
 
 def test_what_is_no_sum_keeps_its_bits_and_zeros_stay_zero() -> None:

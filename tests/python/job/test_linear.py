@@ -142,6 +142,9 @@ OTHERS = {
     "a frozen parameter": with_model(frozen),
     "a parameter of no optimizer": with_optimizer(lambda p: torch.optim.SGD([*p][1:], lr=0.1)),
     "a buffer": with_model(lambda model: model.register_buffer("sums", torch.zeros(2))),
+    "a complex buffer": with_model(
+        lambda model: model.register_buffer("sums", torch.zeros(2, dtype=torch.cfloat))
+    ),
     "extra state": with_model(lambda model: model.append(Extra(2, 2))),
     "an own average": averaged(OwnAverage),
     "own state": with_options(state={"kept": Kept()}),
