@@ -213,6 +213,42 @@ void averages_of_what_had_no_gradient_are_seen() {
   EXPECT(!found.contains("model/buffers/square"));
 }
 
+void complex_weights_are_judged_as_others() {
+  const pl::builder build = [] {
+    pl::task out;
+    out.model = std::make_shared<torch::nn::Module>();
+    out.data = {data()[0].clone()};
+    out.data[0].select(1, 2).zero_();
+    const at::Tensor made = at::complex(data()[0][0], data()[0][1]);
+    const at::Tensor weight = out.model->register_parameter("weight", made);
+    const at::Tensor slow = out.model->register_buffer("slow", made.detach().clone());
+    out.initialize = [](torch::nn::Module&, std::uint64_t) {};
+    out.optimizers = {std::make_shared<torch::optim::Adam>(out.model->parameters(), 0.01)};
+    out.losses = [=](const pl::tensors& batch) {
+      slow.mul_(0.9).add_(weight.detach(), 0.1);
+      return at::view_as_real(batch[0] * weight).square().sum({1, 2});
+    };
+    out.batch_size = 8;
+    out.epochs = 4;
+    return out;
+  };
+  const potl::transcript::job job = job_of(build);
+  pl::workload work(build, job), other(build, job);
+  work.expect(1, 1);
+  work.run_step(1);
+  std::map<std::string, potl::checks::still_elements> found;
+  for (const potl::checks::still_elements& one : work.still()) found[one.paths.back()] = one;
+  EXPECT(found["model/parameters/weight"].mask == std::vector<std::uint8_t>({0, 0, 1, 0, 0}));
+  EXPECT(found["model/buffers/slow"].mask == found["model/parameters/weight"].mask);
+  const potl::transcript::state after = work.capture();
+  other.load_state(after, 1);  // the real parts of squares are negative
+  EXPECT(other.capture().state_digest() == after.state_digest());
+  other.load_state(pl::workload(build, job).capture(), 0);
+  other.perturb(1);
+  other.run_step(1);
+  EXPECT(other.capture().state_digest() != after.state_digest());
+}
+
 void tied_weights_are_one_tensor() {
   const pl::builder tied = builder_of(momentum, again::tied);
   pl::workload work(tied, job_of(tied));
@@ -529,6 +565,7 @@ int main(int count, char** words) {
   every_tensor_is_part_of_the_digest();
   what_had_no_gradient_is_seen();
   averages_of_what_had_no_gradient_are_seen();
+  complex_weights_are_judged_as_others();
   tied_weights_are_one_tensor();
   flags_that_the_build_does_not_set_are_refused();
   options_that_the_build_does_not_set_are_refused();

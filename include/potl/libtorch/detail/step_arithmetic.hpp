@@ -77,8 +77,12 @@ class step_arithmetic {
   /// Changes a tensor by about one rounding error of its elements, where the chosen way does that.
   /// Another step and number draw other changes.
   void disturb(const at::Tensor& tensor, std::uint64_t step, std::uint64_t number) const {
-    if (!jitters_ || !tensor.defined() || tensor.numel() == 0 || !tensor.is_floating_point())
-      return;
+    if (!jitters_ || !tensor.defined() || tensor.numel() == 0) return;
+    if (tensor.is_complex()) {
+      const at::Tensor plain = tensor.detach();  // parts are of what no conjugation is pending for
+      return disturb(at::view_as_real(plain.is_conj() ? plain.conj() : plain), step, number);
+    }
+    if (!tensor.is_floating_point()) return;
     const at::NoGradGuard no_grad;
     const double norm = tensor.to(at::kDouble).norm().item<double>();
     const double scale = std::ldexp(norm / std::sqrt(static_cast<double>(tensor.numel())), -23);

@@ -53,7 +53,8 @@ inline bool may_have_copies(const task& of) {
   }
   const auto may = [&](const auto& named) {
     return !stepped.contains(named.second.unsafeGetTensorImpl()) &&
-           named.second.is_floating_point() && shapes.contains(named.second.sizes().vec());
+           (named.second.is_floating_point() || named.second.is_complex()) &&
+           shapes.contains(named.second.sizes().vec());
   };
   const module_tensors all = tensors_of(*of.model);
   return std::any_of(all.parameters.begin(), all.parameters.end(), may) ||
