@@ -13,10 +13,13 @@ over when the batch is made again.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
+from torch.utils._pytree import tree_map
 
 from .. import _core
 from .._base._errors import NotReplayable, Problem
@@ -39,14 +42,16 @@ class SameBatches:
         self._session = session
         self._step = step
         self._first: Any = None
-        self._bytes: bytes | None = None
+        self._digest: bytes | None = None
         if session.has_plain_batches:
             return
-        self._first = self._made(state)
+        batch = self._made(state)
         try:
-            self._bytes = sample_bytes(self._first, "batch")
+            self._digest = _digest(batch)
         except NotReplayable:  # a type that cannot be compared
-            self._first = None
+            return
+        if not session.is_reproducible:
+            self._first = tree_map(_copied, batch)  # a collate_fn may fill its memory again
 
     def problem(self, now: _core.State, then: Callable[[], _core.State]) -> Problem | None:
         """What is wrong with the data code, if it makes another batch now.
@@ -55,7 +60,7 @@ class SameBatches:
             now: What the session holds.
             then: What it held when the batch was made first. Code may look at the state.
         """
-        if self._bytes is None or not self._differs(now):
+        if self._digest is None or not self._differs(now):
             return None
         self._session.restore(then())
         try:
@@ -81,7 +86,7 @@ class SameBatches:
 
     def _differs(self, state: _core.State) -> bool:
         again = self._made(state)
-        if sample_bytes(again, "batch") == self._bytes:
+        if _digest(again) == self._digest:
             return False
         if self._session.is_reproducible:
             return True
@@ -90,3 +95,13 @@ class SameBatches:
         except (AssertionError, TypeError, ValueError):
             return True
         return False
+
+
+def _digest(batch: Any) -> bytes:
+    return hashlib.sha256(sample_bytes(batch, "batch")).digest()
+
+
+def _copied(value: Any) -> Any:
+    if isinstance(value, torch.Tensor):
+        return value.detach().clone()
+    return value.copy() if isinstance(value, np.ndarray) else value

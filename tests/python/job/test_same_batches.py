@@ -12,6 +12,8 @@ import torch
 from torch.utils.data import Dataset
 
 import potl
+from potl._job._same_batches import SameBatches
+from potl._job._session import Session
 
 
 class Late(Dataset[Any]):
@@ -68,3 +70,23 @@ def test_a_false_segment_is_rejected_where_reads_stay_the_same(
                     next(prover.task.model.parameters()).mul_(0.5)
     report = verified(prover.run, job, monkeypatch)
     assert report.verdict == "rejected", report.sentence
+
+
+def test_memory_that_a_collate_fn_fills_again_hides_no_other_batch(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    memory = torch.zeros(12, *tasks.X.shape[1:])
+
+    def collate(samples: list[Any]) -> Any:
+        torch.stack([x for x, _ in samples], out=memory)
+        return memory, torch.stack([y for _, y in samples])
+
+    def filling() -> potl.Task:
+        return tasks.task(tasks.mlp(), dataset=Late(), collate_fn=collate)
+
+    with Session.open(filling, seed=7) as session:
+        start = session.capture()
+        batches = SameBatches(session, 1, start)
+        assert batches.problem(start, lambda: start) is None
+        monkeypatch.setattr(Late, "factor", 1.1)
+        assert batches.problem(start, lambda: start) is not None
