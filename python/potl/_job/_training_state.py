@@ -8,12 +8,11 @@ import functools
 from collections.abc import Iterator
 from types import ModuleType
 
-import torch
-
 from .. import _core
 from .._arithmetic import _library
 from .._base import _repeated
 from .._base._errors import MismatchError, NotReplayable, Problem, UnsupportedError
+from .._task import _random
 from .._task._capture import TreeBuilder
 from .._task._restore import restore_task
 from .._task._schedule import Schedule, end_epoch_metric
@@ -108,7 +107,7 @@ class TrainingState:
             raise MismatchError("the state is not a training state: it has no counters")
         try:
             self._require_recipe(tree)
-            with _repeated.once(), torch.inference_mode(False):
+            with _repeated.once(), _random.out_of_inference_mode():
                 restore_task(self._task, tree)
         except (KeyError, TypeError, AttributeError, IndexError, ValueError) as error:
             raise MismatchError(

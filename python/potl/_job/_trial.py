@@ -194,6 +194,7 @@ class _Attempt:
                 self._update(first, self._not_updated)
             made = None
             if head is not None and not problems:
+                first.restore(start)  # code that makes batches may look at it
                 made = draft(
                     self._build,
                     self._seed,

@@ -74,6 +74,16 @@ _CPU_KEYS = torch._C.DispatchKeySet(torch._C.DispatchKey.CPU)
 # ---------------------------------------------------------------------- scopes
 
 
+def out_of_inference_mode() -> contextlib.AbstractContextManager[None]:
+    """Leaves `torch.inference_mode`: what is built, read or restored in it could not be trained.
+
+    Does nothing outside of it, because at its end it puts back the dispatch modes of its start.
+    """
+    if torch.is_inference_mode_enabled():
+        return torch.inference_mode(False)
+    return contextlib.nullcontext()
+
+
 @contextlib.contextmanager
 def scope() -> Iterator[None]:
     """Makes this thread draw from potl's randomness, and leaves `torch.inference_mode`; at the end
@@ -102,8 +112,7 @@ def scope() -> Iterator[None]:
             _it.saved = _save()
             own = _numpy_random.put_own()
             try:
-                # What is built, read or restored in it could not be trained.
-                with torch.inference_mode(False):
+                with out_of_inference_mode():
                     yield
             finally:
                 _restore(_it.saved)

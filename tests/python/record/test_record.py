@@ -297,7 +297,8 @@ def test_a_body_that_changes_the_data_ends_the_recording(tmp_path: Path, arithme
     assert prover.run.commit()
 
 
-def test_data_of_a_stock_job_may_depend_on_weights(tmp_path: Path) -> None:
+@pytest.mark.parametrize("arithmetic", ["stock", "ord32"])
+def test_data_may_depend_on_weights(tmp_path: Path, arithmetic: str) -> None:
     def build() -> potl.Task:
         options = tasks.options()
         first = next(options["model"].parameters())
@@ -308,7 +309,7 @@ def test_data_of_a_stock_job_may_depend_on_weights(tmp_path: Path) -> None:
 
         return potl.Task(collate_fn=collate, **options)
 
-    job = potl.Job.create(build, seed=1, checkpoint_every=4, arithmetic="stock")
+    job = potl.Job.create(build, seed=1, checkpoint_every=4, arithmetic=arithmetic)
     run = potl.record(build, tmp_path / "run", job=job)
     report = potl.verify(
         run.path, job=job, commitment=run.commit(), task=build, checks=[potl.Replay(samples=6)]

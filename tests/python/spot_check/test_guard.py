@@ -80,7 +80,7 @@ def test_an_honest_worker_trains_what_a_plain_training_does(job: potl.Job) -> No
             guard.plan.certificate.displacement
         )
         assert guard.plan.certificate.sentence in report.sentence
-        assert [limit["check"] for limit in report.document["limits"]] == ["spot_check"] * 3
+        assert [limit["check"] for limit in report.document["limits"]] == ["spot_check"] * 4
         assert report.document["looked_at"][0] == "58 steps, each updated by your own side"
         with pytest.raises(potl.UsageError, match="58 of 58 steps are final"):
             guard.train(potl.spot_check.Worker(build))

@@ -5,8 +5,8 @@
 // Claims: each result is a list of IEEE double operations on its matrix, row-major: sums from the
 // first term to the last, nothing fused, nothing blocked. Errors are those of the textbook
 // algorithms (Golub and Van Loan, "Matrix Computations", 3.4, 4.2 and 5.2).
-// Cost: about n^3 scalar operations on one thread. Cannot: spare numbers whose squares overflow, in
-// QR.
+// Cost: about n^3 scalar operations on one thread. Cannot: QR of columns whose squares overflow or
+// vanish.
 #pragma once
 
 #include <cstdint>
