@@ -40,7 +40,8 @@ struct course {
       std::uint32_t word = 0;
       std::memcpy(&word, &single, 4);
       const std::uint64_t rounded = word + 0x7fffu + (word >> 16 & 1);
-      const std::uint16_t brain = static_cast<std::uint16_t>(rounded >> 16), half = half_of(one);
+      const auto brain = static_cast<std::uint16_t>(rounded >> 16);
+      const std::uint16_t half = type == dtype::f16 ? half_of(one) : std::uint16_t{0};
       const void* from = type == dtype::f64    ? static_cast<const void*>(&one)
                          : type == dtype::bf16 ? static_cast<const void*>(&brain)
                          : type == dtype::f16  ? static_cast<const void*>(&half)
