@@ -15,7 +15,7 @@
 namespace potl::numeric {
 namespace {
 
-constexpr std::array levels{isa::portable, isa::avx2, isa::avx512, isa::vnni};
+constexpr std::array levels{isa::portable, isa::neon, isa::avx2, isa::avx512, isa::vnni};
 constexpr int unset = -1;
 std::atomic<int> active{unset};
 
@@ -30,9 +30,17 @@ isa ask_processor() noexcept {
   if (!(__builtin_cpu_supports("avx512vnni") && __builtin_cpu_supports("avx512ifma")))
     return isa::avx512;
   return isa::vnni;
+#elif defined(__aarch64__)
+  return isa::neon;
 #else
   return isa::portable;
 #endif
+}
+
+// The next level below that this processor has, or this one.
+isa capped_by_processor(isa level) noexcept {
+  if (level == isa::neon && processor_isa() != isa::neon) return isa::portable;
+  return std::min(level, processor_isa());
 }
 
 isa from_environment() {
@@ -41,8 +49,8 @@ isa from_environment() {
   const auto level = isa_from(wanted);
   if (!level)
     throw exception({errc::usage, std::string("POTL_ISA is \"") + wanted + "\"",
-                     "set it to portable, avx2, avx512 or vnni, or unset it"});
-  return std::min(*level, processor_isa());
+                     "set it to portable, neon, avx2, avx512 or vnni, or unset it"});
+  return capped_by_processor(*level);
 }
 
 }  // namespace
@@ -50,6 +58,7 @@ isa from_environment() {
 const char* to_string(isa level) noexcept {
   switch (level) {
     case isa::portable: return "portable";
+    case isa::neon: return "neon";
     case isa::avx2: return "avx2";
     case isa::avx512: return "avx512";
     case isa::vnni: return "vnni";
@@ -77,7 +86,7 @@ isa active_isa() {
 }
 
 isa cap_isa(isa level) {
-  const isa capped = std::min(level, processor_isa());
+  const isa capped = capped_by_processor(level);
   active.store(static_cast<int>(capped), std::memory_order_relaxed);
   return capped;
 }

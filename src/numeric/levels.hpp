@@ -31,5 +31,10 @@ const Kernels& at_active_level(const Kernels& (*portable)() noexcept,
   if (level >= isa::avx2) return avx2();
   return portable();
 }
+template <class Kernels>
+const Kernels& at_active_level(const Kernels& (*portable)() noexcept,
+                               const Kernels& (*neon)() noexcept) {
+  return active_isa() >= isa::neon ? neon() : portable();
+}
 
 }  // namespace potl::numeric

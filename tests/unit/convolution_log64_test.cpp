@@ -73,7 +73,7 @@ TEST_CASE("sampled convolutions in log64 are an honest trainer's", "[convolution
         logged += ty.size() + tx.size() + tw.size();
       }
     };
-    potl::test::at_each_level(at_level, {isa::portable, isa::avx2, isa::avx512});
+    potl::test::at_each_level(at_level, {isa::portable, isa::neon, isa::avx2, isa::avx512});
   }
   CHECK(logged > 0);
 }

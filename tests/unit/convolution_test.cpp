@@ -58,7 +58,8 @@ void check(arithmetic mode, const convolution& g, inputs kind, std::mt19937& gen
 }
 
 void check(const convolution& g, inputs kind, std::mt19937& generator, const executor& threads) {
-  check(arithmetic::ord32, g, kind, generator, threads, {isa::portable, isa::avx2, isa::avx512});
+  check(arithmetic::ord32, g, kind, generator, threads,
+        {isa::portable, isa::neon, isa::avx2, isa::avx512});
 }
 
 }  // namespace

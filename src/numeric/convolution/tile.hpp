@@ -187,6 +187,8 @@ const kernels& portable_kernels() noexcept;
 #if defined(__x86_64__)
 const kernels& avx2_kernels() noexcept;
 const kernels& avx512_kernels() noexcept;
+#elif defined(__aarch64__)
+const kernels& neon_kernels() noexcept;
 #endif
 
 inline const tiles_of<float>& tiles_for(const kernels& with, float) noexcept { return with.single; }

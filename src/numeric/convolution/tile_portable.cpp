@@ -71,6 +71,8 @@ const kernels& active_kernels() {
 #if defined(__x86_64__)
   if (active_isa() >= isa::avx512) return avx512_kernels();
   if (active_isa() >= isa::avx2) return avx2_kernels();
+#elif defined(__aarch64__)
+  if (active_isa() >= isa::neon) return neon_kernels();
 #endif
   return portable_kernels();
 }

@@ -155,6 +155,10 @@ const kernels_f64& avx512_f64() noexcept;
 const kernels_widening& avx512_widening() noexcept;
 const kernels_integer& avx512_integer() noexcept;
 const kernels_integer& vnni_integer() noexcept;
+#elif defined(__aarch64__)
+const kernels_f32& neon_f32() noexcept;
+const kernels_f64& neon_f64() noexcept;
+const kernels_widening& neon_widening() noexcept;
 #endif
 
 }  // namespace potl::numeric::detail

@@ -86,7 +86,8 @@ struct to_wide {
 const kernels_integer& active_integer() {
 #if defined(__x86_64__)
   switch (active_isa()) {
-    case isa::portable: break;
+    case isa::portable:
+    case isa::neon: break;
     case isa::avx2: return avx2_integer();
     case isa::avx512: return avx512_integer();
     case isa::vnni: return vnni_integer();

@@ -50,5 +50,6 @@ using both_kernels = kernels_of_both<kernels>;
 const both_kernels& portable_kernels() noexcept;
 const both_kernels& avx2_kernels() noexcept;
 const both_kernels& avx512_kernels() noexcept;
+const both_kernels& neon_kernels() noexcept;
 
 }  // namespace potl::numeric::projections

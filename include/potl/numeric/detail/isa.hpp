@@ -2,7 +2,7 @@
 // Which of potl's kernels run: the best that the processor has, or fewer by POTL_ISA.
 //
 // Claims: every kernel returns the same bits at every level; levels differ in speed only.
-// `POTL_ISA=portable|avx2|avx512|vnni` caps potl's kernels (not torch's). A level that the
+// `POTL_ISA=portable|neon|avx2|avx512|vnni` caps potl's kernels (not torch's). A level that the
 // processor lacks is never used, whatever the variable says.
 #pragma once
 
@@ -12,9 +12,10 @@
 
 namespace potl::numeric {
 
-/// In ascending order: each level includes those before it.
+/// In ascending order: each level of a processor includes those before it.
 enum class isa {
   portable,  ///< standard C++ only
+  neon,      ///< vectors of 64-bit ARM, which all its processors have
   avx2,      ///< AVX2, FMA, F16C
   avx512,    ///< AVX-512 F, BW, DQ, VL
   vnni,      ///< and VNNI, IFMA

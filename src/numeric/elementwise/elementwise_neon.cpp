@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+#if defined(__aarch64__)
+#include "lanes_neon.hpp"
+
+#include "body.hpp"
+
+namespace potl::numeric::elementwise {
+
+const both_kernels& neon_kernels() noexcept {
+  static constexpr both_kernels all{kernels_of<f32x4>, kernels_of<f64x2>};
+  return all;
+}
+
+}  // namespace potl::numeric::elementwise
+#endif
