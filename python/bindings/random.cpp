@@ -2,6 +2,7 @@
 #include <potl/crypto/challenge.hpp>
 #include <potl/crypto/detail/prf.hpp>
 #include <potl/numeric/detail/random.hpp>
+#include <potl/numeric/detail/sampling.hpp>
 
 #include <bit>
 #include <string_view>
@@ -90,6 +91,15 @@ random_key to_key(py::handle key) {
   digest padded;
   std::copy(buffer.bytes().begin(), buffer.bytes().end(), padded.bytes.begin());
   return to_random_key(padded);
+}
+
+std::span<const double> doubles_of(const readable_buffer& buffer) {
+  const bytes_view bytes = buffer.bytes();
+  if (reinterpret_cast<std::uintptr_t>(bytes.data()) % alignof(double) != 0 ||
+      bytes.size() % sizeof(double) != 0) {
+    throw exception({errc::usage, "parameters of samples are float64", "use a contiguous buffer"});
+  }
+  return {reinterpret_cast<const double*>(bytes.data()), bytes.size() / sizeof(double)};
 }
 
 void bind_challenges(py::module_& module) {
@@ -187,11 +197,63 @@ void bind_fills(py::module_& module) {
       py::arg("buffer"));
 }
 
+void bind_samples(py::module_& module) {
+  using u64 = std::uint64_t;
+  module.def(
+      "fill_gamma",
+      [](py::handle buffer, py::handle key, u64 counter, py::handle shapes) {
+        const random_key bits = to_key(key);
+        const readable_buffer of(shapes);
+        writable_buffer(buffer).visit<double>(
+            [&](auto out) { fill_gamma(out, doubles_of(of), bits, counter); });
+      },
+      py::arg("buffer"), py::arg("key"), py::arg("counter"), py::arg("shapes"));
+  module.def(
+      "fill_dirichlet",
+      [](py::handle buffer, py::handle key, u64 counter, py::handle shapes, std::size_t columns) {
+        const random_key bits = to_key(key);
+        const readable_buffer of(shapes);
+        writable_buffer(buffer).visit<double>(
+            [&](auto out) { fill_dirichlet(out, doubles_of(of), columns, bits, counter); });
+      },
+      py::arg("buffer"), py::arg("key"), py::arg("counter"), py::arg("shapes"), py::arg("columns"));
+  module.def(
+      "fill_poisson",
+      [](py::handle buffer, py::handle key, u64 counter, py::handle rates) {
+        const random_key bits = to_key(key);
+        const readable_buffer of(rates);
+        writable_buffer(buffer).visit<double>(
+            [&](auto out) { fill_poisson(out, doubles_of(of), bits, counter); });
+      },
+      py::arg("buffer"), py::arg("key"), py::arg("counter"), py::arg("rates"));
+  module.def(
+      "fill_binomial",
+      [](py::handle buffer, py::handle key, u64 counter, py::handle trials,
+         py::handle probabilities) {
+        const random_key bits = to_key(key);
+        const readable_buffer of(trials), with(probabilities);
+        writable_buffer(buffer).visit<double>(
+            [&](auto out) { fill_binomial(out, doubles_of(of), doubles_of(with), bits, counter); });
+      },
+      py::arg("buffer"), py::arg("key"), py::arg("counter"), py::arg("trials"),
+      py::arg("probabilities"));
+  module.def(
+      "fill_categories",
+      [](py::handle buffer, py::handle key, u64 counter, py::handle weights) {
+        const random_key bits = to_key(key);
+        const readable_buffer of(weights);
+        writable_buffer(buffer).visit<std::int64_t>(
+            [&](auto out) { fill_categories(out, doubles_of(of), bits, counter); });
+      },
+      py::arg("buffer"), py::arg("key"), py::arg("counter"), py::arg("weights"));
+}
+
 }  // namespace
 
 void bind_random(py::module_& module) {
   bind_challenges(module);
   bind_fills(module);
+  bind_samples(module);
 }
 
 }  // namespace potl::python

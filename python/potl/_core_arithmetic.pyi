@@ -109,6 +109,25 @@ def fill_integers(buffer: WritableBuffer, key: Buffer, counter: int, low: int, h
 def fill_permutation(buffer: WritableBuffer, key: Buffer) -> None:
     """int64; the permutation of `permutation`."""
 
+def fill_gamma(buffer: WritableBuffer, key: Buffer, counter: int, shapes: Buffer) -> None:
+    """Of a shape for each element. Here and in the next ones parameters are float64; float64."""
+
+def fill_dirichlet(
+    buffer: WritableBuffer, key: Buffer, counter: int, shapes: Buffer, columns: int
+) -> None:
+    """Rows of so many shares, each of its shape; float64."""
+
+def fill_poisson(buffer: WritableBuffer, key: Buffer, counter: int, rates: Buffer) -> None:
+    """Of a finite rate >= 0 for each element; float64."""
+
+def fill_binomial(
+    buffer: WritableBuffer, key: Buffer, counter: int, trials: Buffer, probabilities: Buffer
+) -> None:
+    """Of a whole number of trials and a probability for each element; float64."""
+
+def fill_categories(buffer: WritableBuffer, key: Buffer, counter: int, weights: Buffer) -> None:
+    """int64: numbers of categories that have such weights, with replacement."""
+
 def fill_erfinv(buffer: WritableBuffer) -> None:
     """Replaces each element by its inverse error function; float32, float64."""
 

@@ -2,6 +2,7 @@
 // Fixed keys: outcomes do not vary from run to run. The statistical bounds are those that a fair
 // generator exceeds with a probability of 1e-6 or less.
 #include "catch.hpp"
+#include "kolmogorov.hpp"
 #include "numeric_levels.hpp"
 
 #include <algorithm>
@@ -16,6 +17,8 @@
 
 namespace {
 
+using potl::test::distance;
+
 const potl::random_key key = potl::to_random_key(potl::derive_key(7, "random test"));
 constexpr std::size_t many = 100000;
 
@@ -24,21 +27,6 @@ std::string digest_of(const std::vector<Value>& values) {
   return potl::sha256_of(potl::bytes_view(reinterpret_cast<const std::uint8_t*>(values.data()),
                                           values.size() * sizeof(Value)))
       .hex();
-}
-
-/// Kolmogorov-Smirnov: sqrt(n) times the largest distance to `distribution`. 2.7 is exceeded with
-/// a probability of 2 exp(-2 2.7^2) = 9e-7.
-template <class Value, class Distribution>
-double distance(std::vector<Value> values, Distribution distribution) {
-  std::sort(values.begin(), values.end());
-  const auto count = static_cast<double>(values.size());
-  double largest = 0;
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    const double expected = distribution(static_cast<double>(values[i]));
-    largest = std::max({largest, expected - static_cast<double>(i) / count,
-                        static_cast<double>(i + 1) / count - expected});
-  }
-  return largest * std::sqrt(count);
 }
 
 double normal_distribution(double x) { return 0.5 * std::erfc(-x / std::sqrt(2.0)); }

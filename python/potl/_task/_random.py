@@ -11,8 +11,8 @@ operator, so the position in the sequence stays in torch's own generator state:
 
 Outside a scope, and in other threads, the stock operators run. A scope saves the user's
 generators (torch, CUDA, `random`, NumPy) and restores them at its end. Deterministic, but only on
-the same machine: `torch.log_normal_` (goes through exp), `poisson`, `binomial`, gamma and Dirichlet
-samples, `multinomial` with replacement, and CUDA's operators, which are seeded but not replaced.
+the same machine: `torch.log_normal_` (goes through exp), and CUDA's operators, which are seeded but
+not replaced.
 """
 
 from __future__ import annotations
@@ -241,13 +241,18 @@ def _register() -> torch.library.Library:
     return library
 
 
-def _switch(stock: Any, function: Callable[..., torch.Tensor]) -> Callable[..., Any]:
-    """`function` in the thread that is in a scope, else torch's own kernel."""
+def _switch(stock: Any, function: Callable[..., torch.Tensor | None]) -> Callable[..., Any]:
+    """`function` in the thread that is in a scope; elsewhere, and if it gives None, torch's own
+    kernel.
+    """
 
     def kernel(*arguments: Any, **named: Any) -> Any:
         if not _inside():
             return stock.call_boxed(_CPU_KEYS, *arguments, **named)
-        return function(*arguments, **named)
+        drawn = function(*arguments, **named)
+        if drawn is None:
+            return stock.call_boxed(_CPU_KEYS, *arguments, **named)
+        return drawn
 
     return kernel
 
@@ -424,8 +429,108 @@ def _erfinv_(self: torch.Tensor) -> torch.Tensor:
     return self.copy_(values)
 
 
+def _standard_gamma(self: torch.Tensor, generator: Generator = None) -> torch.Tensor:
+    values = _sampled(self.shape, generator, _core.fill_gamma, _shapes("_standard_gamma", self))
+    return values.clamp_(min=torch.finfo(self.dtype).tiny).to(self.dtype)
+
+
+def _sample_dirichlet(self: torch.Tensor, generator: Generator = None) -> torch.Tensor:
+    shapes, columns = _shapes("_sample_dirichlet", self), self.shape[-1] if self.dim() else 1
+    values = _sampled(self.shape, generator, _core.fill_dirichlet, shapes, columns)
+    number = torch.finfo(self.dtype)
+    return values.clamp_(number.tiny, 1.0 - number.eps / 2).to(self.dtype)
+
+
+def _poisson(self: torch.Tensor, generator: Generator = None) -> torch.Tensor:
+    rates = _parameters("poisson", self)
+    _require(
+        bool(((rates >= 0) & (rates < math.inf)).all()),
+        "invalid Poisson rate, expected rate to be non-negative, and finite",
+    )
+    return _sampled(self.shape, generator, _core.fill_poisson, rates).to(self.dtype)
+
+
+def _binomial(count: torch.Tensor, prob: torch.Tensor, generator: Generator = None) -> torch.Tensor:
+    trials, chances = torch.broadcast_tensors(count, prob)  # type: ignore[no-untyped-call]
+    trials, chances = _parameters("binomial", trials), _parameters("binomial", chances)
+    _require(
+        bool(((trials >= 0) & (trials < math.inf) & (trials.floor() == trials)).all()),
+        "binomial expects counts to be whole numbers of 0 or more",
+    )
+    _require(
+        bool(((chances >= 0) & (chances <= 1)).all()), "binomial expects probabilities from 0 to 1"
+    )
+    values = _sampled(trials.shape, generator, _core.fill_binomial, trials, chances)
+    return values.to(count.dtype)
+
+
+def _multinomial(
+    self: torch.Tensor, count: int, replacement: bool = False, generator: Generator = None
+) -> torch.Tensor | None:
+    if not replacement or count <= 1 or self.dim() not in (1, 2):
+        return None  # torch's own, of exponential_, or its error
+    weights = _parameters("multinomial", self)
+    _require(
+        bool(((weights >= 0) & (weights < math.inf)).all()),
+        "probability tensor contains either `inf`, `nan` or element < 0",
+    )
+    sums = weights.sum(-1)
+    _require(
+        bool(((sums > 0) & (sums < math.inf)).all()),
+        "invalid multinomial distribution (sum of probabilities <= 0, or infinite)",
+    )
+    drawn = torch.empty((*self.shape[:-1], count), dtype=torch.int64)
+    if drawn.numel():
+        key = _subkey(generator)
+        rows = zip(drawn.view(-1, count), weights.view(-1, self.shape[-1]), strict=True)
+        for row, (out, of) in enumerate(rows):
+            _core.fill_categories(out.numpy(), key, row * count, of.numpy())
+    return drawn
+
+
+def _multinomial_out(
+    self: torch.Tensor,
+    count: int,
+    replacement: bool = False,
+    generator: Generator = None,
+    *,
+    out: torch.Tensor,
+) -> torch.Tensor | None:
+    drawn = _multinomial(self, count, replacement, generator)
+    return None if drawn is None else out.resize_(drawn.shape).copy_(drawn)
+
+
+def _parameters(name: str, values: torch.Tensor) -> torch.Tensor:
+    _require(
+        values.is_floating_point(),
+        f"{name}: expected floating-point numbers, got {values.dtype}",
+    )
+    return values.detach().to(torch.float64).contiguous()
+
+
+def _shapes(name: str, values: torch.Tensor) -> torch.Tensor:
+    _require(
+        values.dtype in (torch.float32, torch.float64),
+        f"{name}: expected float32 or float64, got {values.dtype}",
+    )
+    return _parameters(name, values)
+
+
+def _sampled(
+    shape: tuple[int, ...],
+    generator: Generator,
+    fill: Callable[..., None],
+    *parameters: torch.Tensor | int,
+) -> torch.Tensor:
+    """Samples whose parameters are tensors, in row-major order."""
+    if math.prod(shape) == 0:
+        return torch.empty(shape, dtype=torch.float64)
+    arrays = [value.numpy() if isinstance(value, torch.Tensor) else value for value in parameters]
+    return _filled(shape, _subkey(generator), fill, *arrays)
+
+
 def _filled(
-    shape: tuple[int, ...], key: bytes, fill: Callable[..., None], *parameters: float
+    shape: tuple[int, ...], key: bytes, fill: Callable[..., None], *parameters: Any
 ) -> torch.Tensor:
     values = torch.empty(shape, dtype=torch.float64)
     if values.numel():
@@ -433,15 +538,20 @@ def _filled(
     return values
 
 
-_OPERATORS: dict[str, Callable[..., torch.Tensor]] = {
+_OPERATORS: dict[str, Callable[..., torch.Tensor | None]] = {
+    "_sample_dirichlet": _sample_dirichlet,
+    "_standard_gamma": _standard_gamma,
     "bernoulli_.Tensor": _bernoulli_tensor,
     "bernoulli_.float": _bernoulli_float,
     "bernoulli.out": _bernoulli_out,
+    "binomial": _binomial,
     "cauchy_": _cauchy_,
     "erfinv_": _erfinv_,
     "exponential_": _exponential_,
     "geometric_": _geometric_,
     "log_normal_": _log_normal_,
+    "multinomial": _multinomial,
+    "multinomial.out": _multinomial_out,
     "normal_": _normal_,
     "normal.Tensor_Tensor": _normal_of,
     "normal.Tensor_Tensor_out": _normal_of_out,
@@ -449,6 +559,7 @@ _OPERATORS: dict[str, Callable[..., torch.Tensor]] = {
     "normal.Tensor_float_out": _normal_of_out,
     "normal.float_Tensor": _normal_of,
     "normal.float_Tensor_out": _normal_of_out,
+    "poisson": _poisson,
     "randperm.generator_out": _randperm_out,
     "uniform_": _uniform_,
 }

@@ -218,7 +218,6 @@ void register_activations(registrar& r) {
   r.kernel<hardtanh_backward>("hardtanh_backward", gate, {"hardtanh_backward.grad_input"});
   r.kernel<logit>("logit", "log(x / (1 - x))", {"logit_", "logit.out"});
   r.kernel<logit_backward>("logit_backward", "dy / (x (1 - x))");
-  r.refused({"rrelu_with_noise", "rrelu_with_noise_"}, "use leaky_relu");
 }
 
 }  // namespace potl::libtorch::dispatch

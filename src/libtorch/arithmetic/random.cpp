@@ -1,20 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Random operators from potl's counter-based generator: an operator draws a 126-bit subkey from the
-// torch generator that it was given, and fills from Philox (numeric/detail/random.hpp). The
-// position in the sequence stays in torch's generator state, so that activation checkpointing
-// works. The values are those of python/potl/_task/_random.py, which does the same outside of
-// blocks.
+// Random operators from potl's counter-based generator (numeric/detail/random.hpp).
 #include <potl/crypto/detail/prf.hpp>
 #include <potl/numeric/detail/random.hpp>
 
-#include <algorithm>
 #include <atomic>
 #include <bit>
 #include <cmath>
 
 #include <ATen/ExpandUtils.h>
 #include <ATen/TensorOperators.h>
-#include <ATen/core/Generator.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/native_dropout_backward_ops.h>
@@ -25,34 +19,15 @@
 
 #include "device.hpp"
 #include "operand.hpp"
+#include "random.hpp"
 #include "registrar.hpp"
 
 namespace potl::libtorch::dispatch {
 namespace {
 
 using at::Tensor;
-using optional_generator = std::optional<at::Generator>;
 
 std::atomic<std::uint64_t> drawn{0};
-
-random_key subkey(const optional_generator& generator) {
-  static_cast<void>(mode());  // refuses other threads: draws would come in an order of chance
-  ++drawn;
-  Tensor words = make({2}, c10::ScalarType::Long);
-  words.random_(generator);
-  const auto* word = words.const_data_ptr<std::int64_t>();
-  return {static_cast<std::uint64_t>(word[0]), static_cast<std::uint64_t>(word[1])};
-}
-
-/// fill(part, number of its first element) for parts of `out`, in parallel.
-template <class Value, class Fill>
-void in_parts(std::span<Value> out, const Fill& fill) {
-  constexpr std::size_t most = 1 << 14;
-  executor().run((out.size() + most - 1) / most, [&](std::size_t part) {
-    const std::size_t first = part * most;
-    fill(out.subspan(first, std::min(most, out.size() - first)), first);
-  });
-}
 
 /// fill(part, first) for row-major float or double values, which are then rounded and copied where
 /// the target is something else. `wide` is what potl's Python form takes for this type.
@@ -240,6 +215,14 @@ Tensor dropout_backward(keys_t keys, const Tensor& dy, const Tensor& kept, doubl
 
 }  // namespace
 
+random_key subkey(const optional_generator& generator) {
+  static_cast<void>(mode());  // refuses other threads: draws would come in an order of chance
+  ++drawn;
+  Tensor words = make({2}, c10::ScalarType::Long);
+  words.random_(generator);
+  const auto* word = words.const_data_ptr<std::int64_t>();
+  return {static_cast<std::uint64_t>(word[0]), static_cast<std::uint64_t>(word[1])};
+}
 std::uint64_t random_draws() noexcept { return drawn.load(); }
 
 void register_random(registrar& r) {
@@ -265,11 +248,6 @@ void register_random(registrar& r) {
        "rand.generator", "rand.out", "rand_like", "rand_like.generator", "randn", "randn.generator",
        "randn_like", "randn_like.generator", "randperm", "randperm.generator", "randperm.out"},
       "the operator in place");
-  // The places of the n largest are what multinomial draws without replacement.
-  r.refused({"multinomial", "multinomial.out"},
-            "use topk(n) of weights / torch.empty_like(weights).exponential_()");
-  r.refused({"poisson", "binomial", "_standard_gamma", "_sample_dirichlet"},
-            "draw with rand, randn, bernoulli or randperm");
 }
 
 }  // namespace potl::libtorch::dispatch

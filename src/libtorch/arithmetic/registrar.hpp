@@ -117,7 +117,8 @@ class registrar {
           group(activations) group(quotients) group(reductions) group(optimizers) group(random) \
               group(normalization) group(softmax) group(loss) group(ctc) group(distances)       \
                   group(grid_sampling) group(fourier) group(triangular) group(attention)        \
-                      group(recurrent) group(encoder) group(special) group(decompositions)
+                      group(recurrent) group(encoder) group(special) group(decompositions)      \
+                          group(sampling)
 
 #define POTL_DECLARE_GROUP(name) void register_##name(registrar& r);
 POTL_OPERATOR_GROUPS(POTL_DECLARE_GROUP)

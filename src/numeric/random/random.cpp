@@ -10,10 +10,14 @@
 #include <potl/numeric/detail/isa.hpp>
 
 #include "../../statistics/quantile_centre.hpp"
+#include "uniform.hpp"
 #include "words.hpp"
 
 namespace potl {
 namespace {
+
+using randoms::half_open;
+using randoms::open;
 
 void check(bool fits, const char* what) {
   if (!fits) throw exception({errc::usage, std::string("random fill: ") + what, ""});
@@ -52,14 +56,6 @@ void fill(std::span<Value> out, random_key key, std::uint64_t start, Convert con
   for_words(out, key, start, [&](const std::uint64_t* words, std::span<Value> part) {
     for (std::size_t i = 0; i < part.size(); ++i) part[i] = convert(words[i]);
   });
-}
-
-/// A multiple of 2^-53 in [0, 1).
-double half_open(std::uint64_t bits) noexcept { return static_cast<double>(bits >> 11) * 0x1p-53; }
-
-/// An odd multiple of 2^-53: in (0, 1), and symmetric about 1/2.
-double open(std::uint64_t bits) noexcept {
-  return (static_cast<double>(bits >> 12) + 0.5) * 0x1p-52;
 }
 
 template <class Real>

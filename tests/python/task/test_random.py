@@ -53,6 +53,11 @@ DRAWS = {
     "cauchy_": lambda: torch.empty(100).cauchy_(),
     "geometric_": lambda: torch.empty(100).geometric_(0.2),
     "log_normal_": lambda: torch.empty(100).log_normal_(),
+    "gamma": lambda: torch._standard_gamma(torch.full((100,), 0.5)),
+    "Dirichlet": lambda: torch._sample_dirichlet(torch.full((20, 5), 0.5)),
+    "poisson": lambda: torch.poisson(torch.full((100,), 20.0)),
+    "binomial": lambda: torch.binomial(torch.full((100,), 90.0), torch.full((100,), 0.5)),
+    "multinomial with replacement": lambda: torch.multinomial(torch.rand(100), 300, True),
     "random": lambda: torch.tensor([random.random() for _ in range(10)]),
     "numpy": lambda: torch.from_numpy(np.random.rand(10)),
 }
@@ -76,6 +81,11 @@ def test_equal_keys_draw_equal_values_and_other_keys_do_not(name):
         (lambda: torch.normal(torch.full((200_000,), 3.0), 2.0), 3, 2),
         (lambda: torch.empty(200_000).log_normal_(0, 0.5), 1.1331, 0.6039),
         (lambda: nn.init.trunc_normal_(torch.empty(200_000)), 0, 0.8796),
+        (lambda: torch._standard_gamma(torch.full((200_000,), 0.25)), 0.25, 0.5),
+        (lambda: torch._sample_dirichlet(torch.tensor([[1.0, 3.0]] * 200_000))[:, 0], 0.25, 0.1936),
+        (lambda: torch.poisson(torch.full((200_000,), 25.0)), 25, 5),
+        (lambda: torch.binomial(torch.full((200_000,), 75.0), torch.tensor(0.25)), 18.75, 3.75),
+        (lambda: torch.multinomial(torch.tensor([3.0, 0.0, 1.0]), 200_000, True), 0.5, 0.75**0.5),
     ],
 )
 def test_moments_are_those_of_the_distribution(make, mean, deviation):
@@ -332,6 +342,9 @@ with _random.scope():
     tensors.append((torch.rand(99) * 2 - 1).erfinv_())
     tensors.append(torch.rand(99, dtype=torch.bfloat16).float())
     tensors += [torch.empty(99).exponential_(), torch.empty(99).cauchy_()]
+    shapes = torch.arange(1, 100) / 4
+    tensors += [torch._standard_gamma(shapes), torch._sample_dirichlet(shapes)]
+    tensors += [torch.poisson(shapes), torch.multinomial(shapes, 99, replacement=True).float()]
     digest = hashlib.sha256(b"".join(t.numpy().tobytes() for t in tensors)).hexdigest()
 print(torch.backends.cpu.get_cpu_capability(), digest)
 """
