@@ -8,7 +8,6 @@
 #include <potl/checks/detail/copies.hpp>
 #include <potl/checks/replayer.hpp>
 #include <potl/evidence/evidence.hpp>
-#include <potl/numeric/detail/averages.hpp>
 #include <potl/transcript/state.hpp>
 
 #include "transcript.hpp"
@@ -290,7 +289,6 @@ void bind_replayer(py::module_& module) {
       py::arg("states"), py::arg("places"));
   module.def("with_copies", &still_with_copies, py::arg("still"), py::arg("copies"),
              py::arg("roundings"));
-  module.def("keeps_signs", &numeric::keeps_signs, py::arg("momentum"));
 }
 
 }  // namespace potl::python

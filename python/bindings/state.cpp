@@ -10,6 +10,7 @@
 
 #include <potl/checks/detail/schema.hpp>
 #include <potl/encoding/detail/safetensors.hpp>
+#include <potl/numeric/detail/squares.hpp>
 #include <potl/transcript/detail/kept_tensor.hpp>
 #include <potl/transcript/snapshot.hpp>
 #include <potl/transcript/state.hpp>
@@ -321,6 +322,12 @@ void bind_tensors(py::module_& module) {
       .def_property_readonly("data", [](const tensor_view& self) {
         return view_of(std::make_shared<state>(self.owner), self.tensor->bytes);
       });
+  module.def(
+      "averages_squares",
+      [](std::optional<double> momentum, const tensor_view& first) {
+        return numeric::averages_squares(momentum, first.tensor->type, first.tensor->bytes);
+      },
+      py::arg("momentum"), py::arg("first"));
   py::class_<alias_value>(module, "Alias", py::module_local())
       .def_property_readonly("path", [](const alias_value& self) { return self.path; });
 }

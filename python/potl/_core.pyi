@@ -355,8 +355,8 @@ def with_copies(
         Paths, mask, and how often every element was rounded: only those of an average are.
     """
 
-def keeps_signs(momentum: float | None) -> bool:
-    """Whether a running average of numbers that are not negative cannot be negative."""
+def averages_squares(momentum: float | None, first: TensorView) -> bool:
+    """Whether a running variance that begins so cannot be below zero later."""
 
 def not_finite(recorded: State, initial: State, masks: list[str] | None = None) -> str:
     """What `recorded` holds that no honest state does, such as "model/parameters/w holds NaN", or

@@ -9,6 +9,7 @@
 
 #include <potl/core/rules.hpp>
 #include <potl/numeric/detail/finite.hpp>
+#include <potl/numeric/detail/squares.hpp>
 
 #include "checks/state_walk.hpp"
 #include "checks/text.hpp"
@@ -209,8 +210,9 @@ class reader {
 
   static verdict not_negative(const state_value& value, const std::string& path) {
     const auto* own = as<state_tensor>(&value);
-    if (own == nullptr || !numeric::any_negative(own->type, own->bytes)) return std::nullopt;
-    return against(recipe, path, "holds a negative number, which no step makes there");
+    if (own == nullptr) return std::nullopt;
+    const char* why = numeric::why_no_squares(own->type, own->bytes);
+    return why == nullptr ? std::nullopt : against(recipe, path, why);
   }
 
   static verdict kind(const state_value& value, const std::string& wanted,

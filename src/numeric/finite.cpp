@@ -47,20 +47,6 @@ special_values special_values_of(dtype type, bytes_view values, bytes_view start
   return out;
 }
 
-bool any_negative(dtype type, bytes_view values) {
-  const std::size_t size = info(type).size / lanes_of(type);
-  const std::size_t total = values.size() / size;
-  std::array<double, some_values> some{};
-  for (std::size_t at = 0; at < total; at += some_values) {
-    const std::size_t count = std::min(some_values, total - at);
-    widen(type, values.data() + at * size, count, some.data());
-    double least = 0;
-    for (std::size_t i = 0; i < count; ++i) least = some[i] < least ? some[i] : least;
-    if (least < 0) return true;
-  }
-  return false;
-}
-
 double first_element(dtype type, bytes_view values) {
   double out = 0;
   widen(type, values.data(), 1, &out);

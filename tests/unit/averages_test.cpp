@@ -213,10 +213,3 @@ TEST_CASE("of large tensors a part is looked at, and their start wholly") {
   start.own.kept[0][4 * 30'001] ^= 1;
   CHECK_FALSE(start.found());
 }
-
-TEST_CASE("running averages keep signs unless they extrapolate") {
-  for (const double momentum : {0.0, 0.1, 1.0}) CHECK(numeric::keeps_signs(momentum));
-  CHECK(numeric::keeps_signs(std::nullopt));
-  for (const double momentum : {-0.1, 1.1, std::nan("")})
-    CHECK_FALSE(numeric::keeps_signs(momentum));
-}

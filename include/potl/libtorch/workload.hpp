@@ -18,6 +18,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <utility>
@@ -54,6 +55,7 @@ class workload {
         order_(std::make_unique<transcript::batch_order>(*agreed_)),
         task_(build_task(build, agreed_->seed)),
         flags_(flags_of(*task_.model)),
+        squares_(squares_of(*task_.model)),
         options_(detail::fixed_options_of(task_)),
         arithmetic_(agreed_->arithmetic, task_.exact),
         rounding_(agreed_->arithmetic),
@@ -182,6 +184,7 @@ class workload {
   std::unique_ptr<transcript::batch_order> order_;
   libtorch::task task_;
   std::map<std::string, bool> flags_;          ///< of the build: no step may change them
+  std::set<std::string> squares_;              ///< its running variances
   std::map<std::string, json_value> options_;  ///< of its optimizers, likewise
   std::vector<std::map<std::int64_t, std::int64_t>> first_counts_;  ///< of its optimizers
   transcript::snapshot_memory memory_;
@@ -291,7 +294,7 @@ inline void workload::load_state(const transcript::state& from, std::uint64_t st
     mismatch("counters/epoch", "another epoch than the step's");
   }
   restorer into;
-  restore_module(*task_.model, at("model"), into);
+  restore_module(*task_.model, at("model"), into, squares_);
   // Else one false step could freeze a model for all the others.
   if (const auto changed = changed_flag()) mismatch(*changed, "another value than the task's");
   const transcript::state_list& optimizers = list_at(at("optimizers"), "optimizers");

@@ -410,13 +410,11 @@ def _variances(task: Task, trees: list[Tree]) -> dict[str, set[str]]:
         out[part] = {
             name
             for prefix, module in modules_of(root)
-            if isinstance(module, _NormBase)
-            and is_torchs(module)
-            and _core.keeps_signs(module.momentum)
+            if isinstance(module, _NormBase) and is_torchs(module)
             for name in [f"{prefix}running_var"]
             if all(
-                isinstance(buffers.get(name), _core.TensorView)
-                and bool((tensor_of(buffers[name]) >= 0).all())
+                isinstance(first := buffers.get(name), _core.TensorView)
+                and _core.averages_squares(module.momentum, first)
                 for buffers in kept
             )
         }

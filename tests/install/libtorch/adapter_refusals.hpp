@@ -74,6 +74,22 @@ void a_running_variance_below_zero_is_refused() {
   EXPECT(answer("norm.running_var") == potl::errc::mismatch);
 }
 
+void a_running_variance_that_the_build_leaves_below_zero_is_no_square() {
+  const pl::builder build = [plain = builder_of(momentum)] {
+    pl::task made = plain();
+    made.initialize = [](torch::nn::Module& model, std::uint64_t seed) {
+      pl::initialize(model, seed);
+      pl::tensors_of(model).buffers.at("norm.running_var").fill_(-1);
+    };
+    return made;
+  };
+  const potl::transcript::job job = job_of(build);
+  pl::workload work(build, job);
+  work.run_step(1);
+  const potl::transcript::state after = work.capture();
+  EXPECT(code_of([&] { pl::workload(build, job).load_state(after, 1); }) == potl::errc::internal);
+}
+
 void updates_are_counted_from_what_the_build_has_counted_and_in_each_group() {
   const pl::builder build = builder_of([](Net& net) -> optimizer_list {
     std::vector<torch::optim::OptimizerParamGroup> groups;

@@ -572,6 +572,7 @@ int main(int count, char** words) {
   a_model_that_is_not_made_by_the_build_is_refused();
   moments_and_counts_that_no_steps_make_are_refused();
   a_running_variance_below_zero_is_refused();
+  a_running_variance_that_the_build_leaves_below_zero_is_no_square();
   updates_are_counted_from_what_the_build_has_counted_and_in_each_group();
   losses_other_than_the_jobs_are_refused();
   an_optimizer_of_another_model_is_refused();

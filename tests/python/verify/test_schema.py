@@ -269,3 +269,15 @@ def test_a_norm_of_the_tasks_own_may_keep_what_it_likes() -> None:
 
     assert found(torch.nn.BatchNorm1d) == {"1.running_var"}
     assert found(Own) == set()
+
+
+def test_a_running_variance_that_extrapolates_or_begins_below_zero_is_no_square() -> None:
+    def found(momentum: float | None, first: float) -> set[str]:
+        norm = torch.nn.BatchNorm1d(5, momentum=momentum)
+        norm.get_buffer("running_var")[3] = first
+        made = task(torch.nn.Sequential(torch.nn.Linear(6, 5), norm, torch.nn.Linear(5, 2)))
+        with Session.open(lambda: made, seed=1) as session:
+            return _variances(made, [session.capture().tree()])["model"]
+
+    assert found(0.1, 0.0) == found(None, 0.0) == {"1.running_var"}
+    assert found(1.5, 0.0) == found(0.1, -1e-30) == set()

@@ -14,12 +14,13 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <typeinfo>
 #include <utility>
 
 #include <potl/libtorch/detail/tensor.hpp>
-#include <potl/numeric/detail/averages.hpp>
+#include <potl/numeric/detail/squares.hpp>
 
 namespace potl::libtorch {
 
@@ -101,27 +102,19 @@ inline std::map<std::string, bool> flags_of(torch::nn::Module& root,
 
 namespace detail {
 
-/// Whether a module is exactly this norm, and its running variance a mean of squares.
 template <class Norm>
-bool averages_squares(const torch::nn::Module& one) {
-  if (typeid(one) != typeid(Norm)) return false;
-  return numeric::keeps_signs(static_cast<const Norm&>(one).options.momentum());
-}
-
-// Below zero, a norm that evaluates divides by the root of next to nothing.
-inline void require_variances(torch::nn::Module& root, const std::string& path) {
-  using namespace torch::nn;
-  for_each_module(root, [&](const std::string& prefix, Module& one) {
-    if (!(averages_squares<BatchNorm1dImpl>(one) || averages_squares<BatchNorm2dImpl>(one) ||
-          averages_squares<BatchNorm3dImpl>(one) || averages_squares<InstanceNorm1dImpl>(one) ||
-          averages_squares<InstanceNorm2dImpl>(one) || averages_squares<InstanceNorm3dImpl>(one))) {
-      return;
-    }
-    const auto buffers = one.named_buffers(false);
-    const at::Tensor* variance = buffers.find("running_var");
-    if (variance == nullptr || !variance->defined()) return;
-    require_squares(*variance, path + "/" + prefix + "running_var");
-  });
+void add_squares(const std::string& prefix, const torch::nn::Module& one,
+                 std::set<std::string>& names) {
+  if (typeid(one) != typeid(Norm)) return;
+  const auto buffers = one.named_buffers(false);
+  const at::Tensor* variance = buffers.find("running_var");
+  if (variance == nullptr || !variance->defined()) return;
+  const std::string name = prefix + "running_var";
+  describer describe;
+  const transcript::state_value value = describe(*variance, name);
+  const auto& first = std::get<transcript::state_tensor>(value.content);
+  const std::optional<double> momentum = static_cast<const Norm&>(one).options.momentum();
+  if (numeric::averages_squares(momentum, first.type, first.bytes)) names.insert(name);
 }
 
 // train() reaches all children, so that parents come first.
@@ -139,10 +132,29 @@ inline void restore_training(torch::nn::Module& root, const transcript::state_ma
 
 }  // namespace detail
 
+/// The names of the running variances of LibTorch's norms that stay means of squares, of a module
+/// as the task's function builds it. Below zero, a norm that evaluates would divide by the root of
+/// next to nothing.
+inline std::set<std::string> squares_of(torch::nn::Module& root) {
+  using namespace torch::nn;
+  std::set<std::string> out;
+  for_each_module(root, [&](const std::string& prefix, Module& one) {
+    detail::add_squares<BatchNorm1dImpl>(prefix, one, out);
+    detail::add_squares<BatchNorm2dImpl>(prefix, one, out);
+    detail::add_squares<BatchNorm3dImpl>(prefix, one, out);
+    detail::add_squares<InstanceNorm1dImpl>(prefix, one, out);
+    detail::add_squares<InstanceNorm2dImpl>(prefix, one, out);
+    detail::add_squares<InstanceNorm3dImpl>(prefix, one, out);
+  });
+  return out;
+}
+
 /// Makes the module hold what `module_tree` recorded, and drops its gradients. Throws
-/// potl::exception (mismatch) with the path of the first difference in form.
+/// potl::exception (mismatch) with the path of the first difference in form, or of a buffer of
+/// `squares` that is below zero.
 inline void restore_module(torch::nn::Module& root, const transcript::state_value& tree,
-                           restorer& restore, const std::string& path = "model") {
+                           restorer& restore, const std::set<std::string>& squares,
+                           const std::string& path = "model") {
   const transcript::state_map& parts = detail::map_at(tree, path);
   detail::require_size(parts.size(), 4, path);
   const auto part = [&](const char* name) -> const transcript::state_map& {
@@ -159,9 +171,10 @@ inline void restore_module(torch::nn::Module& root, const transcript::state_valu
   // In the order of the state's paths, because an alias refers to the first of its tensors.
   for (const auto& [name, tensor] : tensors.buffers) {
     const std::string where = path + "/buffers/" + name;
-    restore(tensor, detail::member(buffers, name, where), where);
+    const transcript::state_value& value = detail::member(buffers, name, where);
+    restore(tensor, value, where);
+    if (squares.contains(name)) detail::require_squares(value, where);
   }
-  detail::require_variances(root, path + "/buffers");
   for (const auto& [name, tensor] : tensors.parameters) {
     const std::string where = path + "/parameters/" + name;
     restore(tensor, detail::member(parameters, name, where), where);

@@ -195,7 +195,7 @@ std::unique_ptr<torch::optim::OptimizerParamState> kept_of(const transcript::sta
       *tensor = at::empty_like(parameter.detach());
       restore(*tensor, entry.second, path + "/" + name);
       if (name == "exp_avg_sq" || name == "max_exp_avg_sq") {
-        require_squares(*tensor, path + "/" + name);
+        require_squares(entry.second, path + "/" + name);
       }
       ++known;
     }

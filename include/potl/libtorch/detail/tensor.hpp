@@ -18,6 +18,7 @@
 #include <utility>
 #include <vector>
 
+#include <potl/numeric/detail/squares.hpp>
 #include <potl/transcript/state.hpp>
 
 namespace potl::libtorch {
@@ -187,12 +188,13 @@ inline void require_size(std::size_t saved, std::size_t live, const std::string&
   mismatch(path, "the state has " + std::to_string(saved) + ", the task " + std::to_string(live));
 }
 
-/// Of averages of squares, which no step makes negative. LibTorch's optimizers square complex
-/// numbers as they are: any may come of that.
-inline void require_squares(const at::Tensor& live, const std::string& path) {
-  if (!live.is_complex() && live.lt(0).any().item<bool>()) {
-    mismatch(path, "holds a negative number, which no step makes there");
-  }
+/// Of what steps make of squares. LibTorch's optimizers square complex numbers as they are: any may
+/// come of that.
+inline void require_squares(const transcript::state_value& value, const std::string& path) {
+  const auto* saved = std::get_if<transcript::state_tensor>(&value.content);
+  if (saved == nullptr || at::isComplexType(scalar_type(saved->type))) return;
+  const char* why = numeric::why_no_squares(saved->type, saved->bytes);
+  if (why != nullptr) mismatch(path, why);
 }
 
 inline void put(transcript::state_map& map, std::string key, transcript::state_value value) {

@@ -10,7 +10,6 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <vector>
 
 #include <potl/core/digest.hpp>
@@ -28,11 +27,5 @@ struct tensor_course {
 /// Whether `own` is a copy or an average of `other`. Precondition: as many values of both, at least
 /// one.
 bool is_average(const tensor_course& own, const tensor_course& other);
-
-/// Whether an average, with this momentum, of numbers that are not negative cannot be negative,
-/// as a running variance. None: all numbers count alike.
-constexpr bool keeps_signs(std::optional<double> momentum) noexcept {
-  return !momentum || (0 <= *momentum && *momentum <= 1);
-}
 
 }  // namespace potl::numeric

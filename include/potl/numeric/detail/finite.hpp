@@ -20,9 +20,6 @@ struct special_values {
 /// empty: then none are left out. Precondition: otherwise equal sizes.
 special_values special_values_of(dtype type, bytes_view values, bytes_view start = {});
 
-/// Whether an element is below zero. NaN is not.
-bool any_negative(dtype type, bytes_view values);
-
 /// The first element as a number, the real part of a complex one. Precondition: there is one.
 double first_element(dtype type, bytes_view values);
 
