@@ -32,6 +32,23 @@ void reflect(const double_matrix& a, const std::vector<double>& v, double tau, s
   }
 }
 
+/// The exponent of the largest element of a column from a row on; 0 where all are 0, or one is not
+/// finite.
+int exponent_of(const double_matrix& a, std::int64_t column, std::int64_t first) {
+  double largest = 0.0;
+  for (std::int64_t i = first; i < a.rows; ++i) {
+    const double size = std::fabs(a(i, column));
+    if (!std::isfinite(size)) return 0;
+    largest = std::max(largest, size);
+  }
+  int exponent = 0;
+  std::frexp(largest, &exponent);
+  return exponent;
+}
+void scale(const double_matrix& a, std::int64_t column, int exponent) {
+  for (std::int64_t i = 0; i < a.rows; ++i) a(i, column) = std::ldexp(a(i, column), exponent);
+}
+
 }  // namespace
 
 std::int32_t lu_factor(const double_matrix& a, std::span<std::int32_t> pivots) noexcept {
@@ -103,26 +120,38 @@ void qr(const double_matrix& a, const double_matrix& q) {
   const std::int64_t steps = std::min(a.rows, a.columns);
   std::vector<std::vector<double>> vectors;
   std::vector<double> taus;
+  std::vector<int> exponents;
+  for (std::int64_t j = 0; j < a.columns; ++j) {
+    exponents.push_back(exponent_of(a, j, 0));
+    scale(a, j, -exponents.back());
+  }
   for (std::int64_t k = 0; k < steps; ++k) {
     std::vector<double> v(rows);
+    const int exponent = exponent_of(a, k, k);
     double below = 0.0;
+    bool is_triangular = true;  // squares may vanish beside the diagonal's
     for (std::int64_t i = k + 1; i < a.rows; ++i) {
-      v[static_cast<std::size_t>(i)] = a(i, k);
-      below += a(i, k) * a(i, k);
+      const double element = std::ldexp(a(i, k), -exponent);
+      v[static_cast<std::size_t>(i)] = element;
+      below += element * element;
+      is_triangular = is_triangular && element == 0.0;
     }
     double tau = 0.0;
-    if (below != 0.0) {
-      const double alpha = a(k, k);
+    if (!is_triangular) {
+      const double alpha = std::ldexp(a(k, k), -exponent);
       const double beta = -std::copysign(std::sqrt(alpha * alpha + below), alpha);
       tau = (beta - alpha) / beta;
       for (double& element : v) element /= alpha - beta;
       v[static_cast<std::size_t>(k)] = 1.0;
       reflect(a, v, tau, k, k + 1);
-      a(k, k) = beta;
+      a(k, k) = std::ldexp(beta, exponent);
       for (std::int64_t i = k + 1; i < a.rows; ++i) a(i, k) = 0.0;
     }
     vectors.push_back(std::move(v));
     taus.push_back(tau);
+  }
+  for (std::int64_t j = 0; j < a.columns; ++j) {
+    scale(a, j, exponents[static_cast<std::size_t>(j)]);
   }
   for (std::int64_t i = 0; i < q.rows; ++i) {
     for (std::int64_t j = 0; j < q.columns; ++j) q(i, j) = i == j ? 1.0 : 0.0;

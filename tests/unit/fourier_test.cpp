@@ -124,8 +124,9 @@ TEST_CASE("real numbers have half of the spectrum of complex ones, and come back
     CHECK(spectrum == whole);
     // Numbers that mirror themselves: their imaginary parts are ignored.
     for (std::size_t i = 0; i < inner; ++i) {
-      spectrum[2 * i + 1] = 7;
-      if (count % 2 == 0) spectrum[2 * ((half - 1) * inner + i) + 1] = -7;
+      constexpr double inf = std::numeric_limits<double>::infinity();
+      spectrum[2 * i + 1] = inf;
+      if (count % 2 == 0) spectrum[2 * ((half - 1) * inner + i) + 1] = -inf;
     }
     const double factor = 1 / static_cast<double>(length);
     fourier(shape, fourier_kind::to_real, true, factor, spectrum.data(), back.data(),
@@ -138,6 +139,25 @@ TEST_CASE("real numbers have half of the spectrum of complex ones, and come back
   }
 }
 
+TEST_CASE("long lines are computed one after the other: each thread has memory", "[fourier]") {
+  struct counting final : executor {
+    mutable int runs = 0;
+    std::size_t concurrency() const noexcept override { return 2; }
+    void run(std::size_t tasks, task_body body) const override {
+      ++runs;
+      inline_executor().run(tasks, body);
+    }
+  };
+  // The second one is a convolution of 2^21 elements.
+  for (const auto& [length, runs] : {std::pair{1 << 15, 1}, std::pair{(1 << 19) + 17, 0}}) {
+    const counting workers;
+    std::vector<float> x(4 * static_cast<std::size_t>(length), 1.0f), y(x.size());
+    fourier({2, length, 1}, fourier_kind::complex, false, 1, x.data(), y.data(), workers);
+    CHECK(workers.runs == runs);
+    CHECK(y[0] == Approx(length));
+  }
+}
+
 TEST_CASE("a transform takes what is there to transform alone", "[fourier]") {
   double none[2] = {};
   fourier({0, 4, 3}, fourier_kind::complex, false, 1, none, none, inline_executor());
@@ -146,4 +166,9 @@ TEST_CASE("a transform takes what is there to transform alone", "[fourier]") {
     CHECK_THROWS_AS(fourier(shape, fourier_kind::complex, false, 1, none, none, inline_executor()),
                     potl::exception);
   }
+  // Refused before any memory is taken: 97 is a factor.
+  const fourier_shape long_line{1, (std::int64_t{1} << 24) + 1, 1};
+  CHECK_THROWS_AS(
+      fourier(long_line, fourier_kind::complex, false, 1, none, none, inline_executor()),
+      potl::exception);
 }

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <limits>
 #include <optional>
+#include <string>
 
 #include <potl/core/error.hpp>
 
@@ -32,6 +33,8 @@ struct scratch {
 /// Bluestein: j k = (j^2 + k^2 - (k - j)^2) / 2 makes a transform of any length a convolution.
 class chirp {
  public:
+  static constexpr std::int64_t longest = std::int64_t{1} << 24;
+
   explicit chirp(std::int64_t length)
       : size_(power_of_two_from(2 * length - 1)),
         passes_(size_),
@@ -96,6 +99,12 @@ class any_length {
   explicit any_length(std::int64_t length) : size_(length) {
     if (passes::suit(length)) {
       plain_.emplace(length);
+    } else if (length > chirp::longest) {
+      throw exception({errc::unsupported,
+                       "a Fourier transform of " + std::to_string(length) +
+                           " elements, which is no product of 2, 3, 5, 7, 11 and 13, would take "
+                           "more than 2 GiB",
+                       "give n= a length that is such a product, or at most 2^24"});
     } else {
       size_ = other_.emplace(length).size();
     }
@@ -149,6 +158,8 @@ void load(const side& from, bool is_half, const Real* x, std::int64_t line, std:
   }
 }
 
+constexpr std::int64_t longest_together = std::int64_t{1} << 20;
+
 template <class In, class Out>
 void transform(const fourier_shape& shape, fourier_kind kind, bool backward, double factor,
                const In* x, Out* y, const executor& workers) {
@@ -164,10 +175,12 @@ void transform(const fourier_shape& shape, fourier_kind kind, bool backward, dou
   const side to{kind == fourier_kind::from_real ? half : shape.length, shape.inner,
                 kind == fourier_kind::to_real ? 1 : 2};
   const any_length by(shape.length);
+  // The memory of each thread is 32 bytes times the size: of long lines, one thread at a time.
+  const executor& those = by.size() > longest_together ? inline_executor() : workers;
   // Several lines at once fill vectors, as long as they fit a cache.
   const std::int64_t most = by.size() <= 256 ? 8 : 1;
   const std::int64_t blocks = (lines + most - 1) / most;
-  for_ranges(workers, blocks, 16 * by.size() * most, [&](std::int64_t begin, std::int64_t end) {
+  for_ranges(those, blocks, 16 * by.size() * most, [&](std::int64_t begin, std::int64_t end) {
     std::optional<scratch> memory;
     for (std::int64_t block = begin; block < end; ++block) {
       const std::int64_t first = block * most;

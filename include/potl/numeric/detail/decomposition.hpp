@@ -5,8 +5,7 @@
 // Claims: each result is a list of IEEE double operations on its matrix, row-major: sums from the
 // first term to the last, nothing fused, nothing blocked. Errors are those of the textbook
 // algorithms (Golub and Van Loan, "Matrix Computations", 3.4, 4.2 and 5.2).
-// Cost: about n^3 scalar operations on one thread. Cannot: QR of columns whose squares overflow or
-// vanish.
+// Cost: about n^3 scalar operations on one thread.
 #pragma once
 
 #include <cstdint>
@@ -38,7 +37,9 @@ std::int32_t cholesky(const double_matrix& a) noexcept;
 
 /// A = Q R: R replaces a, zeros below; q has its columns from A.rows x k, k at most A.rows. The
 /// signs are LAPACK's: a column with nothing below the diagonal stays as it is, others get the sign
-/// against it.
+/// against it. Columns, and what is left of each when its turn comes, are computed on at a power of
+/// two that brings the largest element to 1/2 or more, below 1: no square overflows, or vanishes
+/// beside nothing larger.
 void qr(const double_matrix& a, const double_matrix& q);
 
 }  // namespace potl::numeric
