@@ -12,13 +12,18 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/native/TypeProperties.h>
 #include <ATen/ops/abs_ops.h>
+#include <ATen/ops/atan2.h>
 #include <ATen/ops/div_ops.h>
+#include <ATen/ops/imag.h>
 #include <ATen/ops/mul_ops.h>
+#include <ATen/ops/real.h>
 #include <ATen/ops/reciprocal_ops.h>
 #include <ATen/ops/sgn_ops.h>
 #include <ATen/ops/stack.h>
 #include <ATen/ops/view_as_complex.h>
 #include <ATen/ops/view_as_real.h>
+#include <ATen/ops/where.h>
+#include <ATen/ops/zeros_like.h>
 
 #include "device.hpp"
 #include "elements.hpp"
@@ -151,6 +156,14 @@ Tensor reciprocal(keys_t keys, const Tensor& x) {
   return at::_ops::reciprocal::redispatch(keys & below, x);
 }
 
+/// Of a real number: 0, or pi below 0.
+Tensor angle(const Tensor& x) {
+  if (x.is_complex()) return at::atan2(at::imag(x), at::real(x));
+  const Tensor real = is_integral(x) ? x.to(c10::get_default_dtype_as_scalartype()) : x;
+  constexpr double pi = 0x1.921fb54442d18p+1;
+  return at::where(real != real, real, at::zeros_like(real).masked_fill_(real < 0, pi));
+}
+
 Tensor& polar_out(const Tensor& magnitude, const Tensor& angle, Tensor& out) {
   const Tensor both = at::stack({magnitude * angle.cos(), magnitude * angle.sin()}, -1);
   return write_out(at::view_as_complex(both), out);
@@ -169,6 +182,7 @@ void register_complex(registrar& r) {
   r.kernel<abs_out>("abs.out", one);
   r.kernel<sgn>("sgn", one, {"sgn_", "sgn.out"});
   r.kernel<reciprocal>("reciprocal", one, {"reciprocal_", "reciprocal.out"});
+  r.kernel<angle>("angle", "atan2 of the parts; of a real number 0 or pi", {"angle.out"});
   r.kernel<polar_out>("polar.out", "magnitude times cosine and sine");
   r.exact({"complex.out", "conj_physical_", "conj_physical.out"}, "copies");
   r.composed({"_conj_physical", "abs", "abs_", "complex", "polar"},

@@ -7,6 +7,7 @@
 #include <string>
 
 #include <ATen/ScalarOps.h>
+#include <ATen/ops/complex.h>
 #include <ATen/ops/imag.h>
 #include <ATen/ops/polar.h>
 #include <ATen/ops/pow_ops.h>
@@ -66,6 +67,12 @@ Tensor function_of(destination to, const Tensor& x) {
 Tensor exp_to(destination to, const Tensor& x) {
   if (!x.is_complex()) return unary_to(to, unary::exp, x);
   return at::polar(at::real(x).exp(), at::imag(x));
+}
+
+Tensor log_to(destination to, const Tensor& x) {
+  if (!x.is_complex()) return unary_to(to, unary::log, x);
+  const Tensor wide = x.to(at::kComplexDouble);
+  return at::complex(wide.abs().log(), wide.angle()).to(x.scalar_type());
 }
 
 template <unary Function>
@@ -177,7 +184,7 @@ void register_functions(registrar& r) {
   r.kernel<exp_to>("exp", "potl's polynomial", {"exp_", "exp.out"});
   register_function<unary::exp2>(r, "exp2");
   register_function<unary::expm1>(r, "expm1");
-  register_function<unary::log>(r, "log");
+  r.kernel<log_to>("log", "potl's polynomial", {"log_", "log.out"});
   register_function<unary::log2>(r, "log2");
   register_function<unary::log10>(r, "log10");
   register_function<unary::log1p>(r, "log1p");

@@ -90,6 +90,26 @@ def test_poles_infinities_and_zeros(name: str) -> None:
     assert math.isnan(values[-1])
 
 
+def test_angles_and_logarithms_are_torchs_at_zeros_and_infinities() -> None:
+    ends = torch.tensor(
+        [0.0, -0.0, 1.0, -1.0, 1e300, INFINITY, -INFINITY, NAN], dtype=torch.float64
+    )
+    z = torch.complex(*torch.meshgrid(ends, ends, indexing="ij"))
+    for call in (lambda: ends.angle(), lambda: z.angle(), lambda: torch.view_as_real(z.log())):
+        with potl.deterministic():
+            value = call()
+        assert torch.allclose(value, call(), rtol=1e-15, atol=0, equal_nan=True)
+    for dtype in (torch.float32, torch.bfloat16, torch.int64):
+        x = torch.tensor([-2, 0, 3]).to(dtype)
+        with potl.deterministic():
+            value = x.angle()
+        assert value.dtype == x.angle().dtype and torch.equal(value, x.angle())
+    w = torch.tensor([3 + 4j, -1e-3j], dtype=torch.complex64)
+    with potl.deterministic():
+        assert torch.equal(w.log(), w.to(torch.complex128).log().to(torch.complex64))
+        assert torch.equal(w.clone().log_(), w.log())
+
+
 def test_the_angle_of_every_pair_of_special_numbers_is_that_of_the_c_library() -> None:
     numbers = (0.0, 5e-324, 1e-300, 1.0, 3.0, 1e300, 1.7e308, INFINITY, NAN)
     numbers += tuple(-x for x in numbers)

@@ -76,6 +76,8 @@ def _elements() -> Iterator[Case]:
     yield _case("abs", lambda z: z.abs(), z)
     yield _case("sgn", lambda z: z.sgn(), z)
     yield _case("exp", lambda z: z.exp(), z)
+    yield _case("log", lambda z: z.log(), z)
+    yield _case("angle", lambda z: z.angle(), z)
     yield _case("polar", lambda x, y: torch.polar(x.abs(), y), x, floats(3, 4))
     yield _case("parts", lambda z: torch.complex(z.imag, z.conj().imag) + z.real, z)
     yield _case("sum with a factor", lambda z, w: torch.sub(z, w.expand_as(z), alpha=3), z, w)
