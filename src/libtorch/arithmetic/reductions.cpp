@@ -273,6 +273,10 @@ Tensor cumulative(const char* name, bool is_product, const Tensor& x, std::int64
   return rounded_to(y, type);
 }
 Tensor cumsum(const Tensor& x, std::int64_t dim, optional_type dtype) {
+  if (x.is_complex() && x.dim() > 0 && dtype.value_or(x.scalar_type()) == x.scalar_type()) {
+    const Tensor parts = at::view_as_real(x.resolve_conj());
+    return at::view_as_complex(cumsum(parts, at::maybe_wrap_dim(dim, x.dim()), {}));
+  }
   return cumulative("cumsum", false, x, dim, dtype, [](const auto& shape, auto from, auto to) {
     numeric::cumulative_sum(shape, from, to, executor());
   });

@@ -77,6 +77,7 @@ def _elements() -> Iterator[Case]:
     yield _case("sgn", lambda z: z.sgn(), z)
     yield _case("exp", lambda z: z.exp(), z)
     yield _case("log", lambda z: z.log(), z)
+    yield _case("cumsum", lambda z: z.cumsum(-1) + z.conj().cumsum(0), z)
     yield _case("angle", lambda z: z.angle(), z)
     yield _case("polar", lambda x, y: torch.polar(x.abs(), y), x, floats(3, 4))
     yield _case("parts", lambda z: torch.complex(z.imag, z.conj().imag) + z.real, z)
