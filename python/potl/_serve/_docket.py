@@ -204,11 +204,10 @@ class Docket:
         await asyncio.to_thread(self._require_commitment, who, note)
         clock = asyncio.get_running_loop().time
         until = clock() + wait
-        self._waiting[who] = (note, until + _PRESENT_SECONDS)
         is_enough = False
         while True:
             opened = self._opened
-            found = await asyncio.shield(self._spawn(self._found(who, note)))
+            found = await asyncio.shield(self._spawn(self._found(who, note, until)))
             if found is not None:
                 self._waiting.pop(who, None)  # it was told, and may leave
             if found is not None or clock() >= until or is_enough:
@@ -314,16 +313,19 @@ class Docket:
         digest, place = digest_of(note), NAMES.index(who)
         return [one for one in self.disputes if one.split("-")[place] == digest]
 
-    async def _found(self, who: Name, note: str) -> str | None:
-        """One that goes on; else one with who is there now; else the last one."""
+    async def _found(self, who: Name, note: str, until: float) -> str | None:
+        """One that goes on; else one with who is there now; else the last one. Who is told of one
+        that goes on waits for no other: it would be silent there.
+        """
         async with self._opening:
             own = self._with(who, note)
             running = [one for one in own if not self.disputes[one].is_over]
             if running:
                 return running[0]
+            self._waiting[who] = (note, until + _PRESENT_SECONDS)
             other: Name = "auditor" if who == "trainer" else "trainer"
-            its_note, until = self._waiting.get(other, ("", 0.0))
-            if until < asyncio.get_running_loop().time():
+            its_note, present = self._waiting.get(other, ("", 0.0))
+            if present < asyncio.get_running_loop().time():
                 return own[-1] if own else None
             notes: dict[Name, str] = {who: note, other: its_note}
             name = name_of(notes)

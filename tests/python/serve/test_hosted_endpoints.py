@@ -176,6 +176,26 @@ def test_who_was_told_an_old_verdict_is_in_no_new_dispute(within: Callable[..., 
     within(test)
 
 
+def test_who_comes_back_to_a_dispute_is_in_no_other_one(
+    within: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would lose that by silence, though the other party brings a second commitment just then."""
+
+    async def test(room: Room) -> None:
+        first, found = await room.both(), room.docket._found
+        note = (room.case.folder / "false audit" / "commitment").read_text()
+
+        async def after_the_other(who: str, own: str, *more: Any) -> Any:
+            await found("auditor", note, *more)
+            return await found(who, own, *more)  # type: ignore[arg-type]
+
+        monkeypatch.setattr(room.docket, "_found", after_the_other)
+        assert (await room.join("trainer")).json()["dispute"] == first
+        assert list(room.docket.disputes) == [first]
+
+    within(test)
+
+
 def test_nobody_joins_for_somebody_else(within: Callable[..., None], case: Case) -> None:
     """A commitment is known to both. Who brings the other one's would make him silent."""
 
