@@ -20,7 +20,7 @@ from .._base import _executors, _imports
 from .._base._errors import MissingError, UnsupportedError, UsageError
 from .._base._progress import Progress, track
 from .._record import _keys
-from .._record._inputs import as_job, as_note
+from .._record._inputs import as_note, as_own_job
 from .._record._prover import Prover, Step
 from .._record._run import Commitment, Run
 from .._remote._follow import Followed, followed
@@ -141,7 +141,7 @@ def audit(
         StorageError: A run elsewhere is not reached, or not any more when `patience` is over.
         InternalError: This machine computes a step in two ways.
     """
-    agreed = as_job(job)
+    agreed = as_own_job(job, run)
     log = _own_place(run, agreed) if log is None else Path(log)
     finish = functools.partial(
         audit,

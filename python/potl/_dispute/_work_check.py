@@ -18,7 +18,7 @@ from .._base._progress import Progress, track
 from .._base._public_key import public_key
 from .._job._agreement import job_of, open_checked, open_unchecked
 from .._job._first_steps import ends_here, other_bits
-from .._record._inputs import as_job, as_note, require_file, run_directory
+from .._record._inputs import as_note, as_own_job, require_file, run_directory
 from ._audit import CHANGED, _Pair, _require_exact
 from ._rounding_logs import OwnLogs
 from ._work import as_nonce, read_signed_codes
@@ -117,7 +117,7 @@ def check_audit(
     began = time.monotonic()
     if steps < 1:
         raise UsageError(f"{steps} steps show nothing", "draw at least 1")
-    agreed, secret = as_job(job), as_nonce(nonce)
+    agreed, secret = as_own_job(job, run), as_nonce(nonce)
     _require_exact(agreed.core.arithmetic)
     target, directory = run_directory(log), run_directory(run)
     for one in (target, directory):

@@ -63,6 +63,25 @@ def as_job(job: Job | str | os.PathLike[str]) -> Job:
     return Job.read(job)
 
 
+def as_own_job(job: Job | str | os.PathLike[str], run: object) -> Job:
+    """The same for who judges a run: a file in its directory says what the trainer likes.
+
+    Raises:
+        UsageError: The file lies in the run directory.
+    """
+    folder = getattr(run, "path", run)
+    if (
+        isinstance(job, (str, os.PathLike))
+        and isinstance(folder, (str, os.PathLike))
+        and Path(os.path.realpath(job)).is_relative_to(os.path.realpath(folder))
+    ):
+        raise UsageError(
+            f"{os.fspath(job)} lies in the run directory, which the trainer wrote",
+            "pass your own copy: the file that you gave to the trainer",
+        )
+    return as_job(job)
+
+
 def as_note(commitment: object) -> str:
     """The text of a commitment: of a `potl.Commitment`, of a file, or the text itself (which has
     line ends, a path has none).

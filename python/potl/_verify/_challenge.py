@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 from .. import _core
 from .._base import _imports
 from .._base._errors import MalformedError, UsageError
-from .._record._inputs import as_job, as_note, require_file
+from .._record._inputs import as_note, as_own_job, require_file
 from .._remote._remote import AnyRun, opened
 from . import _ledger
 from ._questions import Asked, Question, Questions, given
@@ -161,7 +161,7 @@ def challenge(
     from .._checks import _registry
     from .._checks._checks import Policy, split
 
-    own, note = as_job(job).core, as_note(commitment)
+    own, note = as_own_job(job, run).core, as_note(commitment)
     if own.store_every == 0:
         raise UsageError(
             "the job has every checkpoint stored, so that there is nothing to derive",

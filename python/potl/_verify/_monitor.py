@@ -28,7 +28,7 @@ from .._base._errors import (
 )
 from .._checks._checks import Replay
 from .._job._agreement import open_checked
-from .._record._inputs import as_job
+from .._record._inputs import as_own_job
 from .._remote._growing import Growing, growing
 from .._remote._remote import AnyRun, as_remote
 from .._report._value import Finding, Report
@@ -123,7 +123,7 @@ def monitor(
     _require_seconds("every", every)
     if timeout is not None:
         _require_seconds("timeout", timeout)
-    agreed = as_job(job)
+    agreed = as_own_job(job, run)
     if as_remote(run) is None:
         _imports.close(Path(getattr(run, "path", run)))  # type: ignore[arg-type]
     build = _executors.load_task(task) if isinstance(task, str) else task

@@ -18,7 +18,7 @@ from .._base._executors import require_own_call, task_name
 from .._base._progress import Progress
 from .._checks import _registry
 from .._checks._checks import AnyCheck, Policy, split
-from .._record._inputs import as_job, as_note, as_notes, require_file
+from .._record._inputs import as_note, as_notes, as_own_job, require_file
 from .._remote._remote import AnyRun, opened
 from .._report._value import Report
 from . import _challenge, _extra_verify, _ledger
@@ -107,7 +107,7 @@ def verify(
         max_checkpoint_bytes = _WITHOUT_TASK
     if model is not None:
         require_file(model, "model")  # not after an hour of replays
-    agreed = None if job is None else as_job(job)
+    agreed = None if job is None else as_own_job(job, run)
     own_job = None if agreed is None else agreed.core
     with opened(run, own_job) as place:
         # Before anything is imported for the checks.

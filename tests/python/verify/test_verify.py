@@ -3,12 +3,14 @@
 not verdicts.
 """
 
+import functools
 import importlib
 import json
 import os
 import shutil
 import subprocess
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +58,29 @@ class Delivery:
 @pytest.fixture(scope="module")
 def honest(tmp_path_factory: pytest.TempPathFactory) -> Delivery:
     return Delivery(tmp_path_factory.mktemp("honest"))
+
+
+# ---------------------------------------------------------------------- careless clients
+
+
+def test_the_trainer_s_copy_of_the_job_is_not_the_client_s(
+    honest: Delivery, tmp_path: Path
+) -> None:
+    """It says what the trainer likes: the run fits it, whatever was agreed."""
+    run, given = honest.run.path, {"task": tasks.build}
+    link = tmp_path / "job.json"
+    link.symlink_to(run / "job.json")
+    judges: list[Callable[..., object]] = [
+        honest.verify,
+        functools.partial(potl.challenge, run, commitment=honest.commitment, ledger=None),
+        functools.partial(potl.monitor, run, **given),
+        functools.partial(potl.audit, run, log=tmp_path / "audit", **given),
+        functools.partial(potl.check_audit, run, run=run, nonce=bytes(32), **given),
+    ]
+    for judge in judges:
+        for job in (run / "job.json", link):
+            with pytest.raises(potl.UsageError, match="lies in the run directory"):
+                judge(job=job)
 
 
 # ---------------------------------------------------------------------- honest runs
