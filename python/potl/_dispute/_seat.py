@@ -33,16 +33,14 @@ class Seat:
     def __init__(self, party: Party, referee: _core.PublicKey) -> None:
         self.party = party
         self.referee = referee
-        self._name: Name = "trainer"
-        self._player: _core.DisputePlayer | None = None
-        self._lines: set[bytes] = set()
-        self._message: str | None = None
+        self._game: _Game | None = None
         self.line_bytes = 0
         """The most that the next line can have."""
 
     def hear(self, keys: Mapping[Name, _core.PublicKey], after: int, lines: Sequence[str]) -> int:
         """Follows the lines of a dispute, of which `after` came before. How many it holds then: 0
-        where these do not continue what it holds.
+        where these do not continue what it holds. That stays, whoever sends others: only lines from
+        the beginning, all of them the referee's, put another dispute in its place.
 
         Args:
             keys: Of both parties. Who the other one is, is the referee's affair.
@@ -54,67 +52,93 @@ class Seat:
             MalformedError, MismatchError, LimitError: These are not lines of a dispute about this
                 job, or not this referee's.
         """
-        begins = after == 0 and bool(lines) and _core.sha256(lines[0].encode()) not in self._lines
-        if begins:
-            self._leave()
-            self._begin(keys, lines[0])
-        player = self._player
-        if player is None or not 0 <= after <= len(self._lines):
+        game = self._game
+        if after == 0 and lines and not (game and game.has(lines[0])):
+            game = _Game(self.party, self.referee, keys, lines[0])
+            game.follow(lines)
+        elif game is None or not 0 <= after <= len(game.lines):
             return 0
-        for line in lines:
-            digest = _core.sha256(line.encode())
-            if digest in self._lines:
-                continue
+        else:
             try:
-                player.follow(line)
+                game.follow(lines)
             except (MalformedError, MismatchError, LimitError):
-                self._leave()
-                if begins:
-                    raise
-                return 0
-            self._lines.add(digest)
-        self.line_bytes = 4 * player.proceedings.message_bytes // 3 + _FRAME
-        return len(self._lines)
+                if after > 0:
+                    return 0
+                game = _Game(self.party, self.referee, keys, lines[0])
+                game.follow(lines)
+        self._game = game
+        self.line_bytes = 4 * game.player.proceedings.message_bytes // 3 + _FRAME
+        return len(game.lines)
 
     @property
     def is_over(self) -> bool:
         """Whether there is a verdict."""
-        return self._player is not None and self._player.proceedings.verdict is not None
+        return self._game is not None and self._game.player.proceedings.verdict is not None
 
     def message(self) -> str | None:
         """What is to be sent after these lines; None while it is somebody else's turn. Asked again,
         the same bytes.
         """
-        if self._player is None:
-            return None
-        new = self._player.next_message()
-        if new is not None:
-            self._message = new
-        expected = self._player.proceedings.expected
-        return self._message if expected is not None and expected.who == self._name else None
+        return None if self._game is None else self._game.next_message()
 
-    def _begin(self, keys: Mapping[Name, _core.PublicKey], first: str) -> None:
-        own = self.party.key.public_key.raw
+
+class _Game:
+    """A dispute that a party plays.
+
+    Args:
+        party: Who moves.
+        referee: Whose lines count.
+        keys: Of both parties.
+        first: The first line.
+    """
+
+    def __init__(
+        self,
+        party: Party,
+        referee: _core.PublicKey,
+        keys: Mapping[Name, _core.PublicKey],
+        first: str,
+    ) -> None:
+        own = party.key.public_key.raw
         names = [name for name in NAMES if keys[name].raw == own]
         if len(names) != 1:
             raise UsageError("a party has one place in a dispute", "see with which key it plays")
-        name = names[0]
-        setting = setting_of(self.party.job, keys, self.referee)
-        player = _core.DisputePlayer(
-            setting,
-            name,
-            key=self.party.key,
+        self._name = names[0]
+        self.player = _core.DisputePlayer(
+            setting_of(party.job, keys, referee),
+            self._name,
+            key=party.key,
             first_line=first,
-            claim=self.party.claim,
-            opening=self.party.opening,
-            answer=self.party.answer,
+            claim=party.claim,
+            opening=party.opening,
+            answer=party.answer,
         )
-        require_about(first, {name: self.party.note})
-        self._name, self._player, self._message = name, player, None
-        self._lines = {_core.sha256(first.encode())}
+        require_about(first, {self._name: party.note})
+        self.lines = {_digest(first)}
+        self._message: str | None = None
 
-    def _leave(self) -> None:
-        self._player, self._message, self._lines = None, None, set()
+    def has(self, line: str) -> bool:
+        """Whether it followed this line."""
+        return _digest(line) in self.lines
+
+    def follow(self, lines: Sequence[str]) -> None:
+        """Takes those of the lines that are new, up to the first that does not continue these."""
+        for line in lines:
+            if not self.has(line):
+                self.player.follow(line)
+                self.lines.add(_digest(line))
+
+    def next_message(self) -> str | None:
+        """What is to be sent."""
+        new = self.player.next_message()
+        if new is not None:
+            self._message = new
+        expected = self.player.proceedings.expected
+        return self._message if expected is not None and expected.who == self._name else None
+
+
+def _digest(line: str) -> bytes:
+    return _core.sha256(line.encode())
 
 
 def setting_of(

@@ -79,10 +79,18 @@ def test_lines_come_in_any_pieces_and_more_than_once(ask: Ask, lines: list[str])
     assert ask(text_of(lines[3:6]), after=3, more=True).json()["lines"] == 9
     assert ask(text_of(lines[8:9]), after=8).json() == whole
     # What does not continue: from the beginning, please.
-    assert ask(text_of(lines[11:12]), after=11).json() == {"lines": 0, "message": None}
-    assert ask(text_of(lines[11:12]), after=9).json() == {"lines": 0, "message": None}
-    assert ask(text_of(lines[8:9]), after=8).json() == {"lines": 0, "message": None}
+    for after in (11, 9):
+        answer = ask(text_of(lines[11:12]), after=after).json()
+        assert answer["lines"] == 0
     assert ask(text_of(lines[:9])).json() == whole
+
+
+def test_what_a_stranger_sends_takes_no_dispute_away(ask: Ask, lines: list[str]) -> None:
+    """Or a party whose lines come in pieces would be silent as long as somebody wants."""
+    held = ask(text_of(lines[:9]), more=True).json()["lines"]
+    for body, after in ((b"{}\n", 0), (b"{}\n", 9), (text_of([lines[0]]) + b"{}\n", 0)):
+        ask(body, after=after)
+        assert ask(text_of(lines[9:10]), after=9, more=True).json()["lines"] > held
 
 
 def test_a_seat_that_was_away_says_the_same(
@@ -92,7 +100,7 @@ def test_a_seat_that_was_away_says_the_same(
     for count in range(1, len(lines)):
         message = ask(text_of(lines[:count])).json()["message"]
         assert ask(text_of(lines[:count]), more=True).json()["message"] is None
-        seat._leave()
+        seat._game = None
         assert ask(text_of(lines[:count])).json()["message"] == message
         said += message is not None
     assert said == 14

@@ -179,7 +179,7 @@ def test_who_was_told_an_old_verdict_is_in_no_new_dispute(within: Callable[..., 
 def test_who_comes_back_to_a_dispute_is_in_no_other_one(
     within: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It would lose that by silence, though the other party brings a second commitment just then."""
+    """It would lose that by silence, though the other party brings another commitment then."""
 
     async def test(room: Room) -> None:
         first, found = await room.both(), room.docket._found
