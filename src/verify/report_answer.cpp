@@ -103,6 +103,9 @@ json_value stronger_json(const replay_strength& reached, const policy& wanted, d
   return out;
 }
 
+// A note of the driver's: it did not draw the nonce itself, after the commitment.
+bool is_given_nonce(const finding& one) { return one.detail<bool>("given_nonce") != nullptr; }
+
 // Random segments that were to be judged, whatever came of it.
 std::uint64_t asked_for(std::span<const finding> findings) {
   std::uint64_t out = 0;
@@ -198,7 +201,8 @@ json_value looked_at_json(std::span<const finding> findings, const answer_facts&
     std::string again = text(count) + " of " + counted(strength_of(findings).segments, "segment") +
                         ", trained again";
     if (random > 0) again += ": " + text(random) + " drawn at random";
-    if (random > 0 && facts.where.committed) again += " after the commitment";
+    const bool drawn_now = std::none_of(findings.begin(), findings.end(), is_given_nonce);
+    if (random > 0 && facts.where.committed && drawn_now) again += " after the commitment";
     out.emplace_back(std::move(again));
   }
   std::vector<std::string> named;

@@ -29,6 +29,15 @@ finding note_of(std::string reason) {
   return out;
 }
 
+// Whoever knew a nonce in time knew what it selects.
+finding note_of_given_nonce() {
+  finding out = note_of(
+      "the nonce was given, and not drawn now: to a trainer that knew it before it "
+      "committed, the draw was no secret");
+  out.details.emplace_back("given_nonce", true);
+  return out;
+}
+
 // Written before anything is asked, so that an aborted verification counts.
 transcript::ledger_memory remembered(const transcript::evidence& run, const verify_options& options,
                                      const std::vector<checks::question>& asked,
@@ -94,6 +103,7 @@ json_value verify(const transcript::evidence& run, checks::any_workload& work,
   std::vector<checks::question> asked;
   for (const checks::check_pointer& one : wanted) asked.push_back({one, nonce, false, {}});
   const transcript::ledger_memory known = remembered(run, options, asked, findings);
+  if (options.nonce) findings.push_back(note_of_given_nonce());
   std::vector<std::string> unknown;
   const checks::run_view view = checks::view_of(run);
   // Nobody has asked for states that the trainer may store on demand: they are derived here.

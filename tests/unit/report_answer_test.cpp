@@ -274,6 +274,12 @@ TEST_CASE("what was looked at is named, and nothing that was only asked for") {
   REQUIRE(joined(*few.find("looked_at")) ==
           "the record of 600 steps; 14 of 60 segments, trained again: 12 drawn at random after "
           "the commitment; ");
+  finding given = made("verifier", "", outcome::note);
+  given.details = {{"given_nonce", true}};
+  scene known(12);
+  known.findings.push_back(given);
+  REQUIRE(joined(*known.report().find("looked_at")).find("after the commitment") ==
+          std::string::npos);
   one.findings[one.findings.size() - 2].details = {{"delivered", true}};
   one.findings.back().result = outcome::pass;
   one.findings.push_back(made("own_check", "", outcome::pass));

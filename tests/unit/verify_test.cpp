@@ -236,8 +236,14 @@ TEST_CASE("a recorded state that does not fit a C++ workload rejects") {
 
 TEST_CASE("a C++ verification draws its nonce, and refuses one that nobody drew") {
   verification one;
+  const auto is_given = [](const json_value& report) {
+    return canonical_json(report).find("the nonce was given") != std::string::npos;
+  };
+  REQUIRE(is_given(one.report({}, "given")));
   one.wanted.nonce = {};
-  const std::string first = *one.report().find("nonce")->if_string();
+  const json_value drawn = one.report();
+  REQUIRE_FALSE(is_given(drawn));
+  const std::string first = *drawn.find("nonce")->if_string();
   REQUIRE(first.size() == 64);
   REQUIRE(*one.report({}, "again").find("nonce")->if_string() != first);
   one.wanted.nonce = digest{};

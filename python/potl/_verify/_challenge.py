@@ -214,6 +214,8 @@ def fresh_nonce(nonce: bytes | str | None) -> bytes:
         raise UsageError("a nonce is 32 bytes or their hexadecimal form", _NO_NONCE) from error
     if len(raw) != 32:
         raise UsageError(f"a nonce has 32 bytes, not {len(raw)}", _NO_NONCE)
+    if not any(raw):
+        raise UsageError("the nonce is zero, which nobody drew", _NO_NONCE)
     return raw
 
 

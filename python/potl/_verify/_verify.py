@@ -174,6 +174,8 @@ def verify(
                 if not compared.issuperset(known.commitments):
                     raise _ledger.changed(memory_path)
             findings = evidence.findings() + _memory_note(memory_path, known)
+            if nonce is not None:
+                findings.append(_nonce_note())
             if evidence.rejected:
                 findings.append(
                     _note("the record itself is rejected, so that nothing was recomputed")
@@ -262,6 +264,16 @@ def _memory_note(path: Path | None, known: _ledger.Memory) -> list[_core.Finding
             f"compared ({path} remembers them)"
         )
     ]
+
+
+def _nonce_note() -> _core.Finding:
+    """Whoever knew a nonce in time knew what it selects."""
+    note = _note(
+        "the nonce was given, and not drawn now: to a trainer that knew it before it committed, "
+        "the draw was no secret"
+    )
+    note.facts = [("given_nonce", True)]
+    return note
 
 
 def _costs(

@@ -184,8 +184,18 @@ def test_every_verification_draws_a_nonce_of_its_own(honest: Delivery) -> None:
     assert all(len(set(bytes.fromhex(nonce))) > 8 for nonce in nonces)
 
 
-@pytest.mark.parametrize("nonce", [b"short", "zz" * 32, bytes(33)])
-def test_a_nonce_of_another_length_is_a_usage_error(honest: Delivery, nonce: "bytes | str") -> None:
+def test_a_nonce_that_was_given_is_no_draw_after_the_commitment(honest: Delivery) -> None:
+    """A trainer that knew it could have cheated where nobody looks."""
+    for nonce, is_drawn in ((None, True), (bytes([5] * 32), False)):
+        report = honest.verify(nonce=nonce)
+        assert report.verdict == "accepted", report.json()
+        told = [one.reason for one in report.findings if "the nonce was given" in one.reason]
+        assert (told == []) is is_drawn
+        assert ("after the commitment" in report.document["looked_at"][1]) is is_drawn
+
+
+@pytest.mark.parametrize("nonce", [b"short", "zz" * 32, bytes(33), bytes(32)])
+def test_what_nobody_drew_is_a_usage_error(honest: Delivery, nonce: "bytes | str") -> None:
     with pytest.raises(potl.UsageError, match="nonce"):
         honest.verify(nonce=nonce)
 
