@@ -24,8 +24,8 @@ def add_to(app: typer.Typer) -> None:
     command(
         app,
         "referee",
-        examples="  potl referee --offline evidence.json --job job.json\n\n"
-        "  potl referee --offline evidence.json --job job.json --task trainer:build\n\n"
+        examples="  potl referee --offline evidence.json --job job.json --task trainer:build "
+        "--auditor-key auditor.pub --referee-key referee.pub\n\n"
         "  potl referee --listen 0.0.0.0:8471 --tls-cert cert.pem --tls-key key.pem "
         "--token-file token --transcripts disputes --job job.json --task trainer:build "
         "--key referee.pem --auditor-key auditor.pub",
@@ -59,7 +59,7 @@ def _referee(
     ] = None,
     trainer_key: Annotated[
         Path | None,
-        typer.Option(help="With --listen: the trainer's public key, unless the job pins it."),
+        typer.Option(help="The trainer's public key, unless the job pins it."),
     ] = None,
     auditor_key: Annotated[
         Path | None, typer.Option(help="The auditor's public key, as you know it.")
@@ -105,22 +105,23 @@ def _referee(
 ) -> Result:
     """Decide disputes of parties that call, or judge one again.
 
-    With --offline: the trainer's key is the job's. Without the referee's key the evidence may be
-    invented. Ends with 0 if the trainer is right or both agree, with 1 if the trainer is wrong,
-    with 3 if nothing was decided.
+    With --offline: ends with 0 if the trainer is right or both agree, with 1 if the trainer is
+    wrong, with 3 if nothing was decided, or if the owner of a key that you do not name can have
+    made it up: a trainer can invent an auditor that is wrong, or that agrees.
 
     With --listen: parties call with `potl dispute --referee URL`. SIGTERM and Ctrl-C end it.
     Needs `pip install "potl[serve]"`.
     """
     from .._dispute._evidence import judge
+    from .._report._dispute import may_be_made_up
 
-    to_listen = (trainer_key, key, transcripts, turn_seconds, tls_cert, tls_key, token_file)
+    to_listen = (key, transcripts, turn_seconds, tls_cert, tls_key, token_file)
     if offline is not None:
         if listen is not None or any(one is not None for one in to_listen):
             raise typer.BadParameter(
                 "--offline takes --job, --task, --commitment and public keys alone"
             )
-        given = {"auditor": auditor_key, "referee": referee_key}
+        given = {"trainer": trainer_key, "auditor": auditor_key, "referee": referee_key}
         found = judge(
             offline,
             job=job,
@@ -128,7 +129,7 @@ def _referee(
             keys={name: key for name, key in given.items() if key is not None},
             commitment=commitment,
         )
-        return result_of(found)
+        return result_of(found, is_made_up=may_be_made_up(found.document(), found.unknown_keys))
     if listen is None:
         raise typer.BadParameter("name what to judge (--offline) or where to listen (--listen)")
     if task is None or key is None or transcripts is None or auditor_key is None:
@@ -154,13 +155,15 @@ def _referee(
     return Result(document={"path": str(transcripts)}, show=lambda console: None)
 
 
-def result_of(found: Verdict) -> Result:
-    """How a command ends that came to a verdict."""
+def result_of(found: Verdict, *, is_made_up: bool = False) -> Result:
+    """How a command ends that came to a verdict, or read one that may be made up."""
 
     def show(console: Console) -> None:
         for line in found.lines():
             console.print(printable(line))
 
     decided = found.trainer_wrong or found.auditor_wrong or found.why == "agreement"
-    code = REJECTED if found.trainer_wrong else 0 if decided else FAILED
+    code = REJECTED if found.trainer_wrong else 0
+    if not decided or is_made_up:
+        code = FAILED
     return Result(document=found.document(), show=show, exit_code=code)

@@ -5,7 +5,7 @@ made the file, so it is a verdict only where the file was judged.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -150,19 +150,31 @@ def _headline(
     if status != "judged":
         return "inconclusive", "Not checked"
     winner, why = verdict.get("winner"), verdict.get("why")
-    if why == "agreement":
-        return "accepted", "No dispute"
     if why == "referee":
         return "inconclusive", "Undecided"
-    losers = [who for who in ("trainer", "auditor") if verdict.get(f"{who}_wrong")]
-    # Whoever has these keys can have written all that convicts.
-    made_up = set(unknown) & {*losers, *(() if verdict.get("recomputed") else ("referee",))}
+    losers = _losers(verdict)
     who = f"The {losers[0]} is wrong" if winner and losers else "Both are wrong"
     if winner == "trainer":
         who = "The trainer is right"
-    if made_up:
+    elif why == "agreement":
+        who = "No dispute"
+    if may_be_made_up(verdict, unknown):
         return "inconclusive", f"{who}, if the keys are right"
     return "rejected" if "trainer" in losers else "accepted", who
+
+
+def may_be_made_up(verdict: Mapping[str, object], unknown: Collection[str]) -> bool:
+    """Whether owners of keys that nobody vouches for can have written all that a verdict rests on:
+    what convicts, or that both agree.
+    """
+    if verdict.get("why") == "agreement":
+        return not {"trainer", "auditor"}.isdisjoint(unknown)
+    rests_on = {*_losers(verdict), *(() if verdict.get("recomputed") else ("referee",))}
+    return not rests_on.isdisjoint(unknown)
+
+
+def _losers(verdict: Mapping[str, object]) -> list[str]:
+    return [who for who in ("trainer", "auditor") if verdict.get(f"{who}_wrong")]
 
 
 def _answer(status: object, account: Mapping[str, object]) -> list[str]:

@@ -412,9 +412,41 @@ def test_a_trainer_does_not_choose_which_of_two_commitments_is_disputed(
     unknown.evidence.write(tmp_path / "evidence.json")
     mlp.job.write(tmp_path / "job.json")
     command = ["referee", "--offline", str(tmp_path / "evidence.json")]
-    command += ["--job", str(tmp_path / "job.json"), "--commitment"]
+    command += ["--job", str(tmp_path / "job.json"), *known_keys(unknown, tmp_path), "--commitment"]
     assert _cli.run([*command, str(other)]) == 0
     assert _cli.run([*command, str(held)]) not in (0, 1)
+
+
+def known_keys(verdict: potl.Verdict, folder: Path) -> list[str]:
+    """Options of `potl referee --offline` for who knows the auditor and the referee."""
+    out: list[str] = []
+    for who in ("auditor", "referee"):
+        (folder / f"{who}.pub").write_text(verdict.evidence.keys[who])
+        out += [f"--{who}-key", str(folder / f"{who}.pub")]
+    return out
+
+
+def test_a_made_up_dispute_clears_nobody(
+    mlp: Case, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A trainer agrees with an auditor, before a referee, both of whom it made up."""
+    false, own = (
+        mlp.party(false_run(mlp.build, mlp.job, 9, tmp_path / name, key), key=key)
+        for name, key in (("false", mlp.key), ("own", _core.SigningKey.generate()))
+    )
+    verdict = potl.dispute(trainer=false, auditor=own, referee=mlp.referee())
+    assert verdict.why == "agreement"
+    verdict.evidence.write(tmp_path / "evidence.json")
+    mlp.job.write(tmp_path / "job.json")
+    command = ["referee", "--offline", str(tmp_path / "evidence.json")]
+    command += ["--job", str(tmp_path / "job.json")]
+    keys = known_keys(verdict, tmp_path)
+    assert _cli.run([*command, *keys]) == 0
+    assert _cli.run([*command, *keys[:2]]) == 0
+    capsys.readouterr()
+    for known in ([], keys[2:]):
+        assert _cli.run([*command, *known]) == 3
+        assert "nothing vouches for" in capsys.readouterr().out
 
 
 def test_arithmetic_without_one_answer_is_refused(mlp: Case) -> None:
@@ -444,5 +476,5 @@ def test_the_command(mlp: Case, tmp_path: Path) -> None:
     assert done.returncode == 1, done.stderr
     assert "the auditor is right: computed again, the value is another one" in done.stdout
     assert "the referee's decisions were computed again" in done.stdout
-    done = run([*command, "--json"])
+    done = run([*command, *known_keys(verdict, tmp_path), "--json"])
     assert done.returncode == 1 and json.loads(done.stdout)["step"] == at

@@ -106,7 +106,13 @@ def test_without_a_judgement_there_is_no_verdict(status: str, disputed: dict[str
             "The trainer is right",
         ),
         ({"winner": None, "auditor_wrong": True}, (), "rejected", "Both are wrong"),
-        (UNWON | {"why": "agreement"}, (), "accepted", "No dispute"),
+        (UNWON | {"why": "agreement"}, ("referee",), "accepted", "No dispute"),
+        (
+            UNWON | {"why": "agreement"},
+            ("auditor",),
+            "inconclusive",
+            "No dispute, if the keys are right",
+        ),
         (UNWON | {"why": "referee"}, (), "inconclusive", "Undecided"),
     ],
 )
