@@ -46,7 +46,12 @@ transcript::ledger_memory remembered(const transcript::evidence& run, const veri
   const digest job = run.agreed().id();
   const std::string path =
       options.ledger ? *options.ledger : transcript::default_ledger(job).value();
-  if (path.empty()) return {};
+  if (path.empty()) {
+    findings.push_back(
+        note_of("no ledger was kept: earlier challenges of this job were not repeated, and earlier "
+                "commitments not compared"));
+    return {};
+  }
   std::vector<std::pair<std::string, json_value>> wanted;
   for (const checks::question& one : asked) {
     wanted.emplace_back(one.check->name(), one.check->options());

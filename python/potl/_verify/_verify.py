@@ -31,6 +31,11 @@ if TYPE_CHECKING:
     from .._task._task import Task
     from ._challenge import Challenge
 
+_NO_LEDGER = (
+    "no ledger was kept: earlier challenges of this job were not repeated, and earlier commitments "
+    "not compared"
+)
+
 # Bytes of a checkpoint, where nothing of the verifier's says how large a state is.
 _WITHOUT_TASK = 4 << 30
 
@@ -174,6 +179,8 @@ def verify(
                 if not compared.issuperset(known.commitments):
                     raise _ledger.changed(memory_path)
             findings = evidence.findings() + _memory_note(memory_path, known)
+            if memory_path is None and own_job is not None and evidence.committed:
+                findings.append(_note(_NO_LEDGER))
             if nonce is not None:
                 findings.append(_nonce_note())
             if evidence.rejected:

@@ -184,6 +184,14 @@ def test_every_verification_draws_a_nonce_of_its_own(honest: Delivery) -> None:
     assert all(len(set(bytes.fromhex(nonce))) > 8 for nonce in nonces)
 
 
+def test_a_report_says_where_nothing_is_remembered(honest: Delivery, tmp_path: Path) -> None:
+    """A trainer that gets another draw each time passes in the end."""
+    for ledger in (None, tmp_path / "ledger"):
+        report = honest.verify(ledger=ledger)
+        told = any("no ledger was kept" in one.reason for one in report.findings)
+        assert told is (ledger is None)
+
+
 def test_a_nonce_that_was_given_is_no_draw_after_the_commitment(honest: Delivery) -> None:
     """A trainer that knew it could have cheated where nobody looks."""
     for nonce, is_drawn in ((None, True), (bytes([5] * 32), False)):
