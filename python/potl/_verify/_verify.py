@@ -300,8 +300,9 @@ def reproduce(
     task: object,
     more: Sequence[str],
 ) -> str:
-    """The command that gives this report again, in the same folder. What was passed as an object
-    has a placeholder, which a comment at the end tells to fill in.
+    """The command that gives this report again, in the same folder, with a note that its nonce was
+    given. What was passed as an object has a placeholder, which a comment at the end tells to fill
+    in.
     """
     missing: list[str] = []
 
