@@ -46,8 +46,9 @@ def restore_task(task: Task, tree: Tree) -> None:
             _load(scheduler, tree["schedulers"][i], f"schedulers/{i}", placed)
         if _both(task.scaler, tree["scaler"], "scaler") and task.scaler is not None:
             _load(task.scaler, tree["scaler"], "scaler", placed)
-            # What a step that failed halfway left there would fail every later one.
-            task.scaler._per_optimizer_states.clear()
+            if task.scaler.is_enabled():  # one that is switched off keeps nothing
+                # What a step that failed halfway left there would fail every later one.
+                task.scaler._per_optimizer_states.clear()
         _same_names(tree["state"], task.state, "state")
         for name, kept in task.state.items():
             value, path = tree["state"][name], f"state/{name}"

@@ -754,6 +754,7 @@ def sized_in_build():
     lambda: tasks.task(tasks.mlp(), dataset=Memo()),
     drawing_by_count,
     lambda: tasks.task(tasks.mlp(), loss=lambda o, y: F.cross_entropy(o, y)),
+    lambda: tasks.task(tasks.mlp(), scaler=torch.amp.GradScaler("cpu", enabled=False)),
     lambda: tasks.task(tasks.mlp(), batch_size=48, epochs=1),
 ])  # fmt: skip
 def test_what_can_be_replayed_is_not_refused(build):
