@@ -26,6 +26,11 @@ _REMEDY = (
     "seeds) alone"
 )
 
+_BATCHES = (
+    "pass what a BatchSampler was given: its sampler as sampler=, its batch size as batch_size=; "
+    "let a class of your own yield the same indices one by one, and their number be its length"
+)
+
 
 class OwnOrder:
     """One task's order under one seed.
@@ -84,6 +89,8 @@ class OwnOrder:
             if hasattr(self._sampler, "set_epoch"):
                 self._sampler.set_epoch(epoch)
             drawn = list(self._sampler)
+        if any(isinstance(one, (list, tuple)) for one in drawn):
+            raise self._problem("it yields batches, where a task cuts them itself", _BATCHES)
         try:
             ids = np.array([one.__index__() for one in drawn], dtype="<i8")
         except (AttributeError, TypeError, OverflowError):
@@ -96,6 +103,6 @@ class OwnOrder:
             raise self._problem(f"its indices are not those of {self._count} samples")
         return ids
 
-    def _problem(self, what: str) -> NotReplayable:
+    def _problem(self, what: str, remedy: str = _REMEDY) -> NotReplayable:
         name = type(self._sampler).__name__
-        return NotReplayable(Problem(what=f"{name}: {what}", where="sampler", remedy=_REMEDY))
+        return NotReplayable(Problem(what=f"{name}: {what}", where="sampler", remedy=remedy))

@@ -136,13 +136,18 @@ class Yielding(ByLength):
         (Yielding([0] * (COUNT - 1)), "its length is"),
         (Yielding([COUNT] * COUNT), "not those of"),
         (Yielding([-1] * COUNT), "not those of"),
-        (BatchSampler(range(COUNT), 16, False), "something else than indices"),
     ],
 )
 def test_what_is_no_order_is_refused_with_the_remedy(sampler: Any, what: str) -> None:
     with pytest.raises(potl.NotReplayable, match=what) as refused:
         create(lambda: task(sampler=sampler))
     assert "set_epoch" in refused.value.problems[0].remedy
+
+
+def test_a_sampler_of_batches_is_refused_with_where_its_parts_go() -> None:
+    with pytest.raises(potl.NotReplayable, match="it yields batches") as refused:
+        create(lambda: task(sampler=BatchSampler(range(COUNT), 16, False)))
+    assert "batch_size=" in refused.value.problems[0].remedy
 
 
 def test_a_sampler_without_length_or_beside_shuffle_is_a_usage_error() -> None:
