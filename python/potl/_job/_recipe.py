@@ -19,6 +19,7 @@ import torch
 from torch import nn
 
 from .. import _core
+from .._base._errors import UsageError
 from .._task._capture import modules_of
 from .._task._code import code_digests
 from .._task._schedule import rates_of
@@ -164,6 +165,9 @@ def dry_run(task: Task) -> tuple[RateRuns | None, Description | None]:
         The learning rates of all steps, run-length encoded, or None where they depend on the
         training; and which options of optimizers and values of schedulers change on the way, or
         None when only the training can tell (an overridden `Task.step`).
+
+    Raises:
+        UsageError: A scheduler fails before the last step.
     """
     if overrides_step(task):
         return None, None
@@ -189,7 +193,7 @@ def dry_run(task: Task) -> tuple[RateRuns | None, Description | None]:
                 continue
             for scheduler in task.schedulers:
                 if not is_metric_driven(scheduler):
-                    scheduler.step()
+                    _advance(scheduler, step, task)
             for known, more in zip(changing_options, changed_options(options, task), strict=True):
                 known |= more
             for s, scheduler in enumerate(task.schedulers):
@@ -205,6 +209,17 @@ def dry_run(task: Task) -> tuple[RateRuns | None, Description | None]:
     }
     too_long = sum(len(rates) for _, rates in runs) > _LONGEST_TABLE
     return (None if metric_driven or too_long else runs), varying
+
+
+def _advance(scheduler: Scheduler, step: int, task: Task) -> None:
+    try:
+        scheduler.step()
+    except (ValueError, LookupError) as error:  # OneCycleLR's, and a list's that is too short
+        raise UsageError(
+            f"after step {step} of {task.steps}, {type(scheduler).__name__} fails: {error}",
+            "make it for the length of the task, epochs * ceil(len(dataset) / batch_size) steps, "
+            "or make the task as long as the schedule by max_steps=",
+        ) from error
 
 
 def rates_in(runs: RateRuns, step: int) -> list[float] | None:
