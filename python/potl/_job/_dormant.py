@@ -16,8 +16,10 @@ from .._task._capture import is_torchs
 if TYPE_CHECKING:
     from .._task._task import Task
 
-# What a count may come to: a multiple of all numbers up to 16, and what becomes one next.
-_COUNTS = (1_441_440, 1_441_439)
+# What a count may come to, a multiple of all numbers up to 16 and what becomes one next; and what
+# a float beside it may: an average of losses, by which a step knows a spike, is also small.
+_MANY, _SMALL = 1_441_440, 1e-6
+_SIZES = ((_MANY, _MANY), (_MANY - 1, _MANY - 1), (_MANY, _SMALL))
 # What a list may come to; of more, a step that stacks them could need more memory than there is.
 _LENGTH = 64
 
@@ -48,7 +50,7 @@ def acting_later(
             state; whatever it raises came from what was changed.
         keep_it: The remedy.
     """
-    counts: list[tuple[Any, str]] = []
+    counts: list[tuple[Any, str, Any]] = []
     still: list[tuple[Any, str, Any]] = []
     lists: list[tuple[Any, str]] = []
     items: list[Any] = []
@@ -62,7 +64,7 @@ def acting_later(
                 if value == then.get(name) == vars(here).get(name):
                     still.append((here, name, value))
                 else:
-                    counts.append((here, name))
+                    counts.append((here, name, value))
             elif _is_list(value) and value and old != len(value):
                 lists.append((here, name))
                 items.append(value[0])
@@ -73,17 +75,20 @@ def acting_later(
         except Exception as error:
             return f"{type(error).__name__}: {error}".splitlines()[0]
 
-    for count in _COUNTS:
+    for count, other in _SIZES:
         grown = counts
+        if other == _SMALL and all(type(value) is int for *_, value in counts):
+            break
         while grown:
-            for thing, name in counts:
-                setattr(thing, name, count)
+            for thing, name, value in counts:
+                setattr(thing, name, count if type(value) is int else other)
             how = acts()
             if how is not None:
-                return _problem("a number that counts up", how, counts, keep_it)
+                what = "a number that counts up" if other == count else "a number that moves"
+                return _problem(what, how, [one[:2] for one in counts], keep_it)
             # What moves with a count is one as well: epochs by batches.
-            grown = [(thing, name) for thing, name, was in still if vars(thing).get(name) != was]
-            still = [one for one in still if one[:2] not in grown]
+            grown = [one for one in still if vars(one[0]).get(one[1]) != one[2]]
+            still = [one for one in still if one not in grown]
             counts = [*counts, *grown]
     # Together, because those of one log are as long as each other.
     for (thing, name), item in zip(lists, items, strict=True):

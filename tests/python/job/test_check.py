@@ -215,6 +215,21 @@ class Memo(torch.utils.data.Dataset):
         return self.kept.setdefault(index, (tasks.X[index].clone(), tasks.Y[index]))
 
 
+class Spiking(Task):
+    """Makes no update of a loss far above the average of those before."""
+
+    average = torch.inf
+
+    def step(self, batch):
+        loss = self.compute_loss(batch)
+        if loss.item() < 3 * self.average:
+            self.optimizers[0].zero_grad()
+            loss.backward()
+            self.update(loss)
+        self.average = min(loss.item(), 0.9 * self.average + 0.1 * loss.item())
+        return loss.detach()
+
+
 class LossWithMemory:
     def __init__(self):
         self.last = 0.0
@@ -535,6 +550,9 @@ PROBLEMS = {
     ),
     "a count of an average": (
         lambda: averaged(LateAverage), "a number that counts up", "state_dict",
+    ),
+    "an average that tells a spike": (
+        lambda: own(Spiking), "a number that moves", "buffer",
     ),
     "gradients summed over four steps": (
         lambda: counted(Summing), "adds to gradients that the one before left", "accumulate=",
