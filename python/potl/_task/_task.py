@@ -329,7 +329,7 @@ class Task:
                 f"the loss must be a tensor with one element, not {tuple(loss.shape)}",
                 'reduce it: reduction="mean"',
             )
-        if not loss.requires_grad:
+        if loss.grad_fn is None:  # what requires_grad_() was called on has none, too
             raise UsageError(
                 "the loss depends on no parameter that is trained",
                 "compute it from the model's output without detach(), .item() or torch.no_grad(), "

@@ -92,6 +92,12 @@ def test_a_reduction_that_is_only_taken_by_name_is_given_by_name() -> None:
         (lambda a, b: (F.cross_entropy(a, b), a), "not a tuple", "nothing beside it"),
         (lambda a, b: F.cross_entropy(a, b, reduction="none"), "not (4,)", 'reduction="mean"'),
         (lambda a, b: F.cross_entropy(a.detach(), b), "depends on no parameter", "detach()"),
+        # What silences torch's complaint about the detached loss, and trains nothing.
+        (
+            lambda a, b: F.cross_entropy(a.detach(), b).requires_grad_(),
+            "depends on no parameter",
+            "detach()",
+        ),
     ],
 )
 def test_a_loss_that_gives_no_gradient_is_refused_with_what_to_write(
