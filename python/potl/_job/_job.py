@@ -275,8 +275,10 @@ class Job:
             found.append(f"the data set has {facts.count} samples, agreed were {core.data_count}")
         elif facts.root != core.data_root:
             found.append(
-                "the data set holds other samples or labels than agreed (if code computes them, "
-                "their bits may depend on the machine: prepare them once and store them)"
+                "the data set holds other samples or labels than agreed (if code draws them, as "
+                "random_split does, call it inside build, where potl seeds what it draws; if code "
+                "computes them, their bits may depend on the machine: prepare them once and store "
+                "them)"
             )
         agreed_order = fields.get("order")
         if (agreed_order is None) != (task._order is None):

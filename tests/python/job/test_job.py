@@ -198,7 +198,7 @@ def schedule(built):
 
 
 DIFFERENCES = {
-    other_data: "other samples or labels",
+    other_data: "other samples or labels than agreed (if code draws them, as random_split does",
     rate: "optimizers/0/groups/0/lr is 0.2, agreed was 0.1",
     decay: "weight_decay is 0.1, agreed was 0",
     initial: "initial state",
