@@ -33,6 +33,7 @@ from ._left_gradients import added_to, left_by
 from ._lost_types import lost_types
 from ._recipe import Options, changed_options, options_of
 from ._same_batches import SameBatches
+from ._scalers import Counts, lost_scaler, scaler_counts
 from ._session import Session
 from ._steps import parameters_of
 from ._unused_options import reads, unused
@@ -173,6 +174,7 @@ class _Attempt:
         self._ends: dict[int, str] = {}
         self._left: set[str] = set()
         self._read: set[str] = set()
+        self._scalers: Counts = []
         self.refused: tuple[Problem, ...] = ()
 
     def run(self) -> Trial:
@@ -298,7 +300,8 @@ class _Attempt:
             yield lost
             return
         try:
-            result = second.run_step(steps[1], second.sample_ids(steps[1]))
+            with scaler_counts() as scalers:
+                result = second.run_step(steps[1], second.sample_ids(steps[1]))
         except _OTHERS:
             raise
         except Exception as error:
@@ -308,6 +311,10 @@ class _Attempt:
                 where="Task",
                 remedy=_HIDDEN,
             )
+            return
+        lost = lost_scaler(self._scalers, scalers)
+        if lost is not None:
+            yield lost
             return
         hidden = _difference(end, second)
         if hidden is not None or not same_float(result.loss, losses[1]):
@@ -409,7 +416,7 @@ class _Attempt:
             self._say(f"trying step {number} in {self._arithmetic} arithmetic")
             ids = session.sample_ids(step)
             try:
-                with reads(session.task) as read:
+                with reads(session.task) as read, scaler_counts() as self._scalers:
                     result = session.run_step(step, ids)
             except NotReproducible as error:
                 self.refused = _refused(session, step, ids, error, self._arithmetic)

@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Gradient scalers that a checkpoint does not hold: in a global variable, as scripts of torch have
+them, or in an attribute. Their counts act in a step only after an overflow, or 2,000 steps."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+
+from .._base._errors import Problem
+
+Counts = list[dict[str, object]]
+
+
+@contextlib.contextmanager
+def scaler_counts() -> Iterator[Counts]:
+    """The states of all gradient scalers that this thread updates meanwhile, filled in at the end.
+
+    torch calls nobody when a scaler is updated, and one in a global variable is found in no task.
+    """
+    kind, thread = torch.amp.GradScaler, threading.get_ident()
+    before: Any = kind.update
+    used: list[torch.amp.GradScaler] = []
+    found: Counts = []
+
+    def update(self: torch.amp.GradScaler, *args: Any, **options: Any) -> None:
+        before(self, *args, **options)
+        if threading.get_ident() == thread:
+            used.append(self)
+
+    kind.update = update  # type: ignore[method-assign]
+    try:
+        yield found
+    finally:
+        kind.update = before  # type: ignore[method-assign]
+        found += [one.state_dict() for one in used]
+
+
+def lost_scaler(before: Counts, after: Counts) -> Problem | None:
+    """What is wrong if scalers do not go on from a restored state.
+
+    Args:
+        before: Of a step that followed the one before.
+        after: Of the same step from the state that the one before ended in.
+    """
+    if before == after:
+        return None
+    return Problem(
+        what="a gradient scaler keeps counts that no checkpoint holds",
+        where="Task.step",
+        remedy="make it in build(), pass it as scaler=, and use self.scaler in the step",
+    )

@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Gradient scalers of a step of the user's own."""
+
+import pytest
+import tasks
+import torch
+
+from potl import Task
+from potl._dispute._check import check
+
+
+def new():
+    return torch.amp.GradScaler("cpu", init_scale=8.0)
+
+
+OUTSIDE = new()
+
+
+class Scaling(Task):
+    """The loop of torch's documentation."""
+
+    def scale(self):
+        return self.scaler
+
+    def step(self, batch):
+        (optimizer,) = self.optimizers
+        optimizer.zero_grad()
+        loss = self.compute_loss(batch)
+        self.scale().scale(loss).backward()
+        self.scale().step(optimizer)
+        self.scale().update()
+        return loss.detach()
+
+
+class OfModule(Scaling):
+    def scale(self):
+        return OUTSIDE
+
+
+class OfTask(Scaling):
+    def scale(self):
+        self.kept = getattr(self, "kept", None) or new()
+        return self.kept
+
+
+class Holder:
+    def __init__(self):
+        self.scaler = new()
+        self.state_dict, self.load_state_dict = self.scaler.state_dict, self.scaler.load_state_dict
+
+
+class OfState(Scaling):
+    def scale(self):
+        return self.state["amp"].scaler
+
+
+def build(kind, **options):
+    built = tasks.plain()
+    return kind(
+        model=built.model, optimizer=built.optimizers[0], dataset=built.dataset, loss=built.loss,
+        batch_size=12, epochs=3, **options,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", [OfModule, OfTask])
+def test_one_that_no_checkpoint_holds_is_refused_with_where_to_pass_it(kind):
+    (problem,) = check(lambda: build(kind))
+    assert "a gradient scaler" in problem.what
+    assert "scaler=" in problem.remedy
+
+
+@pytest.mark.parametrize("make", [
+    lambda: build(Scaling, scaler=new()),
+    lambda: build(OfState, state={"amp": Holder()}),
+])  # fmt: skip
+def test_one_that_a_checkpoint_holds_is_not(make):
+    update = torch.amp.GradScaler.update
+    assert check(make) == []
+    assert torch.amp.GradScaler.update is update
