@@ -235,6 +235,7 @@ def test_a_trainer_is_told_at_once(
     another_machine(step)
     with pytest.raises(potl.JobMismatch, match=OTHER_BITS.format(step)) as error:
         potl.record(build, tmp_path / "run", job=job)
+    assert "a teacher's weights" in str(error.value)
     assert REMEDY in str(error.value)
     # What was recorded before is of use on a machine like the job's.
     _machine["from"] = math.inf
