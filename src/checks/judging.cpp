@@ -62,8 +62,10 @@ std::optional<finding> finding_of_not_finite(const std::string& what, std::strin
 }
 
 finding finding_of_missing(std::string_view check, std::string_view what) {
-  return make_finding(check, "", outcome::inconclusive,
-                      std::string(what) + " was to be recomputed and was not");
+  const std::string trouble = "was to be recomputed and was not";
+  finding out = make_finding(check, "", outcome::inconclusive, std::string(what) + " " + trouble);
+  out.details.emplace_back("trouble", trouble);
+  return out;
 }
 
 bool looked_at(measured status) noexcept {

@@ -27,7 +27,9 @@ TEST_CASE("what a request came to is a finding, and whose fault decides which") 
     REQUIRE_FALSE(looked_at(status));
   }
   REQUIRE(looked_at(measured::ok));
-  REQUIRE(finding_of_missing("replay", "a").result == outcome::inconclusive);
+  const auto missing = finding_of_missing("replay", "a");
+  REQUIRE(missing.result == outcome::inconclusive);
+  REQUIRE(missing.detail<std::string>("trouble") != nullptr);  // reports group what shares one
 }
 
 TEST_CASE("noise that is no number stays no number") {

@@ -92,12 +92,31 @@ def shown_strength(document: Mapping[str, object]) -> list[StrengthRow]:
     ]
 
 
+def is_guarded(document: Mapping[str, object]) -> bool:
+    """Whether it is of a spot-check, where the reader's own side made every update."""
+    return any(one.get("check") == "spot_check" for one in rows_of(document, "findings"))
+
+
 def why_no_strength(document: Mapping[str, object]) -> str:
     """What to say where there are no such rows."""
+    if is_guarded(document):
+        return _certificate(document)
     strength = section_of(document, "strength")
     if as_float(strength.get("segments")) and as_float(strength.get("drawn_from")) == 0:
         return "The run is so short that every segment is trained again: none is left to draw."
     return "No segment that was drawn at random was judged, so there is no probability."
+
+
+def _certificate(document: Mapping[str, object]) -> str:
+    for one in rows_of(document, "findings"):
+        details = section_of(one, "details")
+        sure, far = (as_float(details.get(name)) for name in ("probability", "displacement"))
+        if one.get("result") == "pass" and sure is not None and far is not None:
+            return (
+                f"With probability {percent(sure)}, false gradients were caught, or they have "
+                f"moved the weights by at most {number(far, digits=6)} (Euclidean distance)."
+            )
+    return "The training did not reach its end, so nothing is certified."
 
 
 def texts_of(value: object) -> list[str]:

@@ -69,6 +69,7 @@ def view_of(document: Mapping[str, object], *, prefix: str) -> dict[str, object]
     shown = sorted(replays, key=_badness)[:_SHOWN_REPLAYS]
     return {
         "prefix": prefix,
+        "guarded": first.is_guarded(document),
         "verdict": verdict,
         "word": model.VERDICT_WORDS[verdict],
         "sign": model.VERDICT_SIGNS[verdict],
@@ -198,6 +199,8 @@ def _facts(document: Mapping[str, object]) -> list[tuple[str, str, str]]:
             else "No file was given: the report speaks only about the model with this digest.",
         ),
     ]
+    if first.is_guarded(document):  # the reader's own side has the weights: nothing is delivered
+        del facts[1:]
     size = [
         f"{number(job[name])} {word}"
         for name, word in (("steps", "steps"), ("epochs", "epochs"), ("samples", "samples"))

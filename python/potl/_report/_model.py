@@ -278,8 +278,10 @@ def outcome_of(replays: Sequence[ReplayRow]) -> str:
     bad = sum(not row.good for row in replays) - unjudged
     if not bad and not unjudged:
         return "it fits" if len(replays) == 1 else f"all {number(len(replays))} fit"
+    if len(replays) == 1:
+        return "it does not fit" if bad else "it could not be judged"
     parts = [f"{number(len(replays) - bad - unjudged)} of {number(len(replays))} fit"]
-    parts += [f"{number(bad)} do not"] if bad else []
+    parts += [f"{number(bad)} {'does' if bad == 1 else 'do'} not"] if bad else []
     parts += [f"{number(unjudged)} could not be judged"] if unjudged else []
     return ", ".join(parts)
 
@@ -344,7 +346,7 @@ def reach_of(document: Mapping[str, object]) -> str:
     if false is None or not math.isfinite(false) or displacement is None or sure is None:
         return "Nothing bounds how far one false transition carries the weights."
     if false == 0:
-        return "Every segment was replayed, so that none is false."
+        return "Every segment was replayed, so no false transition can have been missed."
     return (
         f"With probability {percent(sure)} at most {counted(int(false), 'transition')} "
         f"{'is false; it carries' if false == 1 else 'are false; together they carry'} the weights "

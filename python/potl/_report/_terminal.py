@@ -37,43 +37,47 @@ _RESULT_STYLES = {"reject": "red", "inconclusive": "yellow", "pass": "green", "n
 
 
 def render(document: Mapping[str, object], console: Console) -> None:
-    """Prints the verdict, the findings, what was looked at, strength, cost, what to do next and
-    limits."""
+    """Prints the verdict, the findings, what was looked at, strength, cost, limits and what to do
+    next; the verdict once more at the end, as the start may have left the screen."""
     verdict = str(document["verdict"])
     headline = Text(
-        f"{VERDICT_SIGNS.get(verdict, '?')} {VERDICT_WORDS.get(verdict, 'Inconclusive')}"
+        f"{VERDICT_SIGNS.get(verdict, '?')} {VERDICT_WORDS.get(verdict, 'Inconclusive')}",
+        style=_STYLES.get(verdict, "bold yellow"),
     )
-    headline.stylize(_STYLES.get(verdict, "bold yellow"))
-    headline.append("  " + answer_of(document), style="not bold default")
-    console.print(headline)
+    console.print(Text.assemble(headline, "  " + answer_of(document)))
     console.print(Text(printable(document.get("sentence") or "")))
     console.print()
     console.print(_findings(findings_of(document)))
     console.print()
     _summary(document, console)
+    console.print(Text.assemble((f"{'verdict':<10}", "dim"), headline))
 
 
 def _findings(rows: list[FindingRow]) -> Table:
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
-    table.add_column("")
-    table.add_column("check")
-    table.add_column("where")
-    table.add_column("finding", overflow="fold", ratio=1)
-    table.add_column("rule", overflow="fold")
+    table.add_column("", no_wrap=True)
+    table.add_column("check", no_wrap=True)
+    table.add_column("finding and rule", overflow="fold")
     for group in grouped(rows):
         row, more = group[0], len(group) - 1
-        reason = Text(row.reason)
+        told = row.result == "pass" or more or row.where in row.reason
+        reason = Text(row.reason if told else f"{row.where}: {row.reason}")
         if more:
             reason.append(f" (and {number(more)} more)", style="dim")
+        if row.rule:
+            reason.append(f"  {row.rule}", style="dim")
         sign = Text(f"{row.sign} {row.word}", style=_RESULT_STYLES[row.result])
-        where = Text("" if more else row.where)
-        table.add_row(sign, Text(row.check), where, reason, Text(row.rule, style="dim"))
+        table.add_row(sign, Text(row.check), reason)
     return table
 
 
 def _summary(document: Mapping[str, object], console: Console) -> None:
     def line(name: str, text: str) -> None:
         console.print(Text.assemble((f"{name:<10}", "dim"), text))
+
+    def copied(name: str, text: str) -> None:
+        """Without line ends of its own, which a shell would take for those of commands."""
+        console.print(Text.assemble((f"{name:<10}", "dim"), text), soft_wrap=True)
 
     for what in looked_at_of(document):
         line("looked at", what)
@@ -95,15 +99,14 @@ def _summary(document: Mapping[str, object], console: Console) -> None:
         "" if share is None else f", {percent(share)} of training"
     )
     line("cost", (f"{total} ({parts})" if parts else total) + "; loading the task not counted")
-    for step in next_steps_of(document):
-        line("next", step)
-    for stronger in stronger_of(document):
-        line("stronger", stronger.sentence)
     for entry in rows_of(document, "limits"):
         line("unseen", f"{printable(entry.get('check', ''))}: {printable(entry.get('text', ''))}")
     nonce, command = document.get("nonce"), printable(document.get("reproduce") or "")
-    if nonce or not command:
-        line("nonce", printable(nonce or "none"))
-        line("again", command)
-    else:  # an interim look, whose draw is not told
-        line("verify", command)
+    if nonce:
+        copied("nonce", printable(nonce))
+    if command:  # that of an interim look, whose draw is not told, is another one
+        copied("again" if nonce else "verify", command)
+    for stronger in stronger_of(document):
+        line("stronger", stronger.sentence)
+    for step in next_steps_of(document):
+        line("next", step)

@@ -303,6 +303,17 @@ def inconclusive() -> dict[str, Any]:
         "inconclusive",
         "no task was given, so nothing could be replayed",
     )
+    trouble = "no task was given to replay with"
+    report["findings"] += [
+        _finding(
+            "replay",
+            "",
+            "inconclusive",
+            f"segment {at}-{at + 10} could not be recomputed here: {trouble}",
+            details={"trouble": trouble},
+        )
+        for at in range(0, 50, 10)
+    ]
     report["cost"]["fraction"] = None
     return report
 
@@ -335,6 +346,25 @@ def not_learned() -> dict[str, Any]:
             threshold=0.00125,
             details=sizes,
         ),
+    ]
+    return report
+
+
+@pytest.fixture
+def guarded() -> dict[str, Any]:
+    """Of a spot-check: no segments, no replays, nothing delivered."""
+    report = copy.deepcopy(accepted())
+    report["answer"] = report["sentence"] = "You may pay: your own side made every update."
+    report["limits"] = []
+    report["looked_at"] = ["600 steps, each updated by your own side"]
+    report["next"]["steps"] = ["The weights are your own: take them from the trusted side."]
+    report["next"]["stronger"] = report["replays"] = []
+    report["nonce"] = report["reproduce"] = ""
+    report["commitment"] = {"root": None, "size": None}
+    report["strength"] = inconclusive()["strength"] | {"segments": 0, "drawn_from": 0}
+    certified = {"probability": "0.999", "displacement": "18.0018"}
+    report["findings"] = [
+        _finding("spot_check", "spot_check.gradients", "pass", "none was false", details=certified)
     ]
     return report
 

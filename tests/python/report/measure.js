@@ -60,7 +60,7 @@ function columns(page) {
 
 // The folded findings: how high each is, and where its parts begin.
 function lines(page) {
-  const folded = page.querySelectorAll('.findings details:not([open]) > summary');
+  const folded = page.querySelectorAll('.findings > li:not(.open) > details:not([open]) > summary');
   return [...folded].filter(visible).map((line) => ({
     height: line.getBoundingClientRect().height,
     parts: ['.chip', '.check', '.gist'].map(
@@ -75,6 +75,8 @@ function measure(frame) {
     name: frame.name, width, title: page.title, overflow: [], clipped: [], faint: [],
     scroll: page.documentElement.scrollWidth, text: page.body.innerText.length,
     first: lowerEdges(page), columns: columns(page), lines: lines(page), cut: [],
+    more: [...page.querySelectorAll('.open > details > summary')].filter(visible).map(
+      (line) => line.getBoundingClientRect().height),
     headings: [...page.querySelectorAll('h1, h2, h3, h4')].filter(visible).map((h) => +h.tagName[1]),
     unfolded: [...page.querySelectorAll('.unfolded')].filter(visible).length,
     folded: page.querySelectorAll('details').length,

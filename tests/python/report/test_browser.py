@@ -216,6 +216,15 @@ def test_what_passed_is_folded_into_one_line_each_and_the_lines_align(
             assert len({tuple(line["parts"]) for line in one["lines"]}) == 1
 
 
+def test_how_many_more_there_are_for_a_reason_is_one_line(
+    looked_at: tuple[list[dict[str, Any]], str],
+) -> None:
+    pages = [one for one in looked_at[0] if one["name"] == "inconclusive"]
+    found = [one["more"] for one in pages if one["width"] in HEIGHTS]
+    assert len(found) == len(HEIGHTS)
+    assert all(len(heights) == 1 and heights[0] < 40 for heights in found)
+
+
 def test_the_cells_of_a_column_begin_at_one_edge(
     looked_at: tuple[list[dict[str, Any]], str],
 ) -> None:

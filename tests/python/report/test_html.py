@@ -257,6 +257,21 @@ def test_a_report_without_replays_says_so(reports: Reports) -> None:
     assert "Nothing was replayed." in Page(_report.render_html(reports["inconclusive"])).words
 
 
+def test_a_spot_check_has_no_parts_about_a_record(guarded: dict[str, Any]) -> None:
+    words = Page(_report.render_html(guarded)).words
+    assert "With probability 99.90 %, false gradients were caught" in words
+    assert "Your own side made every update." in words
+    for other in (
+        "segment",
+        "Nothing was replayed",
+        "Nothing was committed",
+        "who trained is not proven",
+        "How to do this verification again",
+        "What would make it stronger",
+    ):
+        assert other not in words
+
+
 HOSTILE = (
     "</style></title><script>alert(1)</script>\"'><img src=x onerror=alert(1)>{{ 7*7 }}"
     "\x1b[2J\u202e\x00"

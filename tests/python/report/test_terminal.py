@@ -68,6 +68,50 @@ def test_what_could_not_be_judged_for_one_reason_is_one_line(reports: Reports) -
     assert all(f"step {at}: {trouble}" in text for at in range(5))
 
 
+def test_the_verdict_is_also_the_last_line(reports: Reports) -> None:
+    assert printed(reports["rejected"]).splitlines()[-1] == "verdict   \u2717 Rejected"
+
+
+def test_the_command_to_verify_again_is_one_line_on_any_terminal(reports: Reports) -> None:
+    command = reports["accepted"]["reproduce"]
+    assert len(command) > 60
+    assert f"again     {command}" in printed(reports["accepted"], width=60).splitlines()
+
+
+def test_a_finding_is_readable_on_80_columns(reports: Reports) -> None:
+    report = reports["rejected"]
+    report["findings"] = [
+        {
+            "check": "replay",
+            "rule": "replay.random_segments",
+            "result": "inconclusive",
+            "reason": "0 of 12 randomly drawn segments, of 15 in all, were judged",
+        }
+    ]
+    lines = [line.rstrip() for line in printed(report, width=80).splitlines()]
+    assert "? cannot be judged  replay  0 of 12 randomly drawn segments, of 15 in all," in lines
+
+
+def test_where_a_finding_is_stands_before_it_unless_it_says_so(reports: Reports) -> None:
+    report = reports["rejected"]
+    report["findings"] = [
+        {"check": "replay", "rule": "r", "result": "reject", "reason": reason, "first_step": 3}
+        for reason in ("other parameters", "step 3 logged another loss")
+    ]
+    text = printed(report, width=200)
+    assert "step 3: other parameters  r" in text
+    assert "step 3: step 3" not in text
+
+
+def test_a_spot_check_says_what_is_certified_and_nothing_of_segments(
+    guarded: dict[str, Any],
+) -> None:
+    text = " ".join(printed(guarded, width=200).split())
+    assert "With probability 99.90 %, false gradients were caught" in text
+    assert "at most 18.0018" in text
+    assert not {"segment", "again", "nonce", "reach"} & set(text.split())
+
+
 def test_what_rejects_for_one_reason_stays_apart(reports: Reports) -> None:
     report = reports["rejected"]
     report["findings"] = [
@@ -81,6 +125,8 @@ def test_one_replayed_segment_is_no_plural(reports: Reports) -> None:
     report = reports["accepted"]
     del report["replays"][1:]
     assert "replayed  1 segment, it fits" in printed(report, width=200)
+    report["replays"][0].update(fits=False, equal=False)
+    assert "replayed  1 segment, it does not fit" in printed(report, width=200)
 
 
 def test_a_report_without_random_replays_has_no_probabilities(reports: Reports) -> None:
