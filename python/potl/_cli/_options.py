@@ -121,7 +121,10 @@ def chosen(given: Mapping[str, object]) -> list[Check]:
     wanted = cast("list[str]", given.get("check") or [])
     for name in wanted:
         if name not in classes:
-            raise typer.BadParameter(f'there is no check "{name}", only {", ".join(classes)}')
+            raise typer.BadParameter(
+                f'there is no check "{name}", only {", ".join(classes)} '
+                "(for several, give --check several times)"
+            )
     options = {name: given_of(name, given) for name in classes}
     chosen = [name for name in classes if options[name] or name in wanted]
     return [classes[name](**options[name]) for name in chosen]

@@ -92,7 +92,7 @@ def read(
             )
         return ImageFolder(path)
     if not path.is_file():
-        raise UsageError(f"there is no data set {path}", "")
+        raise UsageError(f"there is no data set {path}", "check the path")
     suffix = path.suffix.lower()
     if suffix in _arrays.SUFFIXES:
         return Arrays(path, inputs, labels, unlabelled)

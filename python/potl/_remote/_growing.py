@@ -54,7 +54,7 @@ class Growing(abc.ABC):
         if size is None:
             if self._end:
                 raise StorageError(f"the run {self.name} is not there any more", "")
-            raise MissingError(f"there is no run {self.name} yet", "")
+            raise MissingError(f"there is no run {self.name} yet", "check the path")
         if self._end and (size < self._end or self._chain_value(self._end) != self._chain):
             raise MismatchError(
                 f"the log of {self.name} is not the one that was read before: it became shorter, "

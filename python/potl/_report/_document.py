@@ -194,6 +194,9 @@ class ReportDocument(_Always, total=False):
     timeline: Timeline
 
 
+_REMEDY = "pass what potl verify --json prints, or report.write('report.json')"
+
+
 def parse(text: str | bytes) -> ReportDocument:
     """Reads a report's JSON.
 
@@ -206,10 +209,10 @@ def parse(text: str | bytes) -> ReportDocument:
         text = text if isinstance(text, str) else text.decode()
         document = json.loads(text, parse_constant=_refuse)
     except (ValueError, RecursionError) as error:
-        raise MalformedError(f"this is not a report: {error}", "") from error
+        raise MalformedError(f"this is not a report: {error}", _REMEDY) from error
     problem = _problem(document)
     if problem:
-        raise MalformedError(f"this is not a report: {problem}", "")
+        raise MalformedError(f"this is not a report: {problem}", _REMEDY)
     return cast(ReportDocument, document)
 
 

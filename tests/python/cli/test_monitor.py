@@ -95,7 +95,7 @@ def test_a_run_that_does_not_come_in_time_is_an_error(story: Path) -> None:
     done = command(story, MONITOR.replace("run", "later", 1) + " --timeout 0")
     assert done.code == 3
     assert "waiting: there is no run later yet" in done.out
-    assert "there is no run later yet" in done.err
+    assert "there is no run later yet (check the path)" in done.err
 
 
 def test_an_interrupt_ends_with_130(story: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -115,7 +115,7 @@ def test_an_interrupt_ends_with_130(story: Path, monkeypatch: pytest.MonkeyPatch
         ("--every nan", "every"),
         ("--timeout -3", "timeout"),
         ("--html missing/page.html", "no folder"),
-        ("--token-file token", "for URLs"),
+        ("--token-file token", "begins with http:// or https://"),
     ],
 )
 def test_a_mistake_in_the_command_is_2(story: Path, more: str, said: str) -> None:

@@ -121,8 +121,9 @@ def test_a_file_that_is_too_long_is_not_read(tmp_path: Path) -> None:
     "text", [b"", b"{", b"[]", b"null", b"\xff", b"[" * 100_000, "{}".encode("utf-16")]
 )
 def test_what_is_no_json_object_is_no_report(text: bytes) -> None:
-    with pytest.raises(potl.MalformedError, match="this is not a report"):
+    with pytest.raises(potl.MalformedError, match="this is not a report") as refused:
         potl.Report(text)
+    assert "potl verify --json" in refused.value.remedy
 
 
 @pytest.mark.parametrize("name", ["report.json", "report.html", "report.xml"])
