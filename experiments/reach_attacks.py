@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The tables of docs/reference/reach.md, what `reach` lets pass: how far true segments of trainings
-lie from what is usual in them, and how many false transitions each forgery of the catalogue has
-within and beyond some values of it.
+"""The tables of docs/experiments/reach.md, what `reach` lets pass: how far true segments of
+trainings lie from what is usual in them, and how many false transitions each forgery of the
+catalogue has within and beyond some values of it.
 
 scripts/experiment reach_attacks
 """
