@@ -51,7 +51,7 @@ def timeline(document: Mapping[str, object], *, width: int, name: str) -> Markup
     for title, rows in lanes:
         parts += _lane(title, rows, x, top)
         top += _LANE_HEIGHT
-    if lanes:
+    if any(row.ratio for row in replays):  # in exact arithmetic there is no tolerance to draw
         top += 14
         parts += _distance_panel(replays, x, top + 12, width)
         top += _DISTANCE_HEIGHT + 24

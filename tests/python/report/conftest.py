@@ -303,17 +303,6 @@ def inconclusive() -> dict[str, Any]:
         "inconclusive",
         "no task was given, so nothing could be replayed",
     )
-    trouble = "no task was given to replay with"
-    report["findings"] += [
-        _finding(
-            "replay",
-            "",
-            "inconclusive",
-            f"segment {at}-{at + 10} could not be recomputed here: {trouble}",
-            details={"trouble": trouble},
-        )
-        for at in range(0, 50, 10)
-    ]
     report["cost"]["fraction"] = None
     return report
 

@@ -144,6 +144,9 @@ def looked_at(
         "as_expected": True,
     }
     pages = {verdict: _report.render_html(report) for verdict, report in all_reports.items()}
+    unjudged = all_reports["inconclusive"]["findings"][3] | {"details": {"trouble": "no task"}}
+    troubled = all_reports["inconclusive"] | {"findings": [unjudged] * 5}
+    pages["troubled"] = _report.render_html(troubled)
     demo = _report.render_demo_html([row, row], [all_reports["rejected"], None])
     pages["demo"] = demo.replace("<details>", "<details open>")
     pages["closed demo"] = demo
@@ -181,6 +184,7 @@ def test_each_picture_is_shown_once(looked_at: tuple[list[dict[str, Any]], str])
         ("accepted", 3),
         ("rejected", 3),
         ("inconclusive", 1),
+        ("troubled", 1),
         ("demo", 3),
         ("closed demo", 0),
         ("extra task", 3),
@@ -219,7 +223,7 @@ def test_what_passed_is_folded_into_one_line_each_and_the_lines_align(
 def test_how_many_more_there_are_for_a_reason_is_one_line(
     looked_at: tuple[list[dict[str, Any]], str],
 ) -> None:
-    pages = [one for one in looked_at[0] if one["name"] == "inconclusive"]
+    pages = [one for one in looked_at[0] if one["name"] == "troubled"]
     found = [one["more"] for one in pages if one["width"] in HEIGHTS]
     assert len(found) == len(HEIGHTS)
     assert all(len(heights) == 1 and heights[0] < 40 for heights in found)

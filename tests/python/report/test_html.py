@@ -253,6 +253,14 @@ def test_what_does_not_fit_is_said_in_words_not_by_colour_alone(reports: Reports
     assert "withheld: the prover did not open it" in words
 
 
+def test_exact_replays_have_no_axis_of_tolerances(reports: Reports) -> None:
+    axis = "Distance, in % of the tolerance"
+    assert axis in _report.render_html(reports["accepted"])
+    for row in reports["accepted"]["replays"]:
+        row.update(ratio=0, equal=True)
+    assert axis not in _report.render_html(reports["accepted"])
+
+
 def test_a_report_without_replays_says_so(reports: Reports) -> None:
     assert "Nothing was replayed." in Page(_report.render_html(reports["inconclusive"])).words
 
