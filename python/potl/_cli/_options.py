@@ -28,7 +28,7 @@ _TYPES: dict[str, object] = {
 }
 
 # What help calls their values; those of other types are called after their option.
-_VALUES = {"integer": "N", "number": "NUMBER", "optional number": "NUMBER"}
+_VALUES = {"integer": "N", "number": "NUMBER", "optional number": "NUMBER", "strings": "TEXT"}
 
 
 def parameters() -> list[inspect.Parameter]:
@@ -52,7 +52,7 @@ def parameters() -> list[inspect.Parameter]:
         "check",
         inspect.Parameter.KEYWORD_ONLY,
         default=None,
-        annotation=Annotated[list[str] | None, typer.Option(help=help_text)],
+        annotation=Annotated[list[str] | None, typer.Option(metavar="NAME", help=help_text)],
     )
     return [
         check,

@@ -300,7 +300,9 @@ def _bench(
     task: TaskArgument,
     *,
     job: Annotated[Path, typer.Option(help="The agreed job.")],
-    steps: Annotated[int, typer.Option(min=2, help="Number of steps to measure.")] = 20,
+    steps: Annotated[
+        int, typer.Option(min=2, metavar="N", help="Number of steps to measure.")
+    ] = 20,
     probability: Annotated[
         float, typer.Option(help="Probability with which the certificate holds.")
     ] = 0.999,

@@ -85,12 +85,15 @@ def _verify(
     published: Annotated[
         list[Path] | None,
         typer.Option(
-            help="A note from during the training, which the commitment must extend. Repeatable."
+            metavar="FILE",
+            help="A note from during the training, which the commitment must extend. Repeatable.",
         ),
     ] = None,
     other_commitment: Annotated[
         list[Path] | None,
-        typer.Option(help="A commitment that the prover showed elsewhere. Repeatable."),
+        typer.Option(
+            metavar="FILE", help="A commitment that the prover showed elsewhere. Repeatable."
+        ),
     ] = None,
     nonce: Annotated[
         str | None, typer.Option(help="64 hexadecimal digits: repeat an earlier challenge.")
@@ -107,6 +110,7 @@ def _verify(
         int | None,
         typer.Option(
             min=0,
+            metavar="BYTES",
             help="Largest checkpoint that is read. Default: twice the largest of your own first "
             "states, plus 64 MiB; 4 GiB without --task.",
         ),

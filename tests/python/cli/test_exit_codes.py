@@ -425,6 +425,23 @@ def test_the_help_says_a_default_as_a_sentence(capsys: pytest.CaptureFixture[str
     assert "(1)" not in out
 
 
+@pytest.mark.parametrize("command", ["verify", "challenge", "extra-task mix", "spot-check bench"])
+def test_the_help_shows_no_types_of_python(
+    command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert _cli.run([*command.split(), "--help"]) == 0
+    out = capsys.readouterr().out
+    assert "list[" not in out
+    assert " range>" not in out
+
+
+def test_whoever_joins_checks_is_told_to_repeat_the_option(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert _cli.run(["verify", str(tmp_path), "--check", "replay,pev"]) == 2
+    assert "give --check several times" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(("count", "said"), [(0, "0 problems"), (1, "1 problem")])
 def test_what_is_counted_has_its_plural(count: int, said: str) -> None:
     assert counted(count, "problem") == said
