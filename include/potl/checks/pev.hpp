@@ -13,7 +13,7 @@
 // Cannot detect: states that were written by hand, since only losses at them are asked for; in apex
 // mode anything within 10 sigma (N = 10), and honest runs may fail it, because the epoch's mean
 // mixes losses of moving weights. Never accepts alone.
-// Source: Lab Apex, performance evaluation validation; soundness.md "PEV", rules 7 and 13.
+// Source: Lab Apex, performance evaluation validation; soundness.md rules 7 and 13.
 #pragma once
 
 #include <cstdint>

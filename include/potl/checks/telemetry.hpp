@@ -10,7 +10,7 @@
 // reject; the report shows failures as suspicious. Cost: parsing the log, microseconds per line.
 // Cannot detect: invented readings. As published, apex fails a device that is busy all the time
 // (no sample above the mean) and passes "60 % of the samples at 0, 40 % at 1 %".
-// Source: Lab Apex, telemetry monitor; soundness.md "Telemetry" and rule 11.
+// Source: Lab Apex, telemetry monitor; soundness.md rule 11.
 #pragma once
 
 #include <cstdint>
