@@ -81,8 +81,8 @@ def run_of(
         )
     if (token_file, tls_ca, cache_bytes, open_with) != (None, None, None, None):
         raise typer.BadParameter(
-            "--token-file, --tls-ca, --cache-bytes and --open-with are for URLs, and this is a path "
-            "(an address begins with http:// or https://)"
+            "--token-file, --tls-ca, --cache-bytes and --open-with are for URLs, and this is a "
+            "path (an address begins with http:// or https://)"
         )
     return Path(run)
 
