@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the functions need of a number, and the form with one lane: plain float or double, for the
-// portable level and for a GPU. lanes_avx2.hpp and lanes_avx512.hpp have 4, 8 and 16 lanes; each
-// operation is one IEEE operation or one on bits, so that all forms give the same bits.
+// portable level and for a GPU. lanes_neon.hpp, lanes_avx2.hpp and lanes_avx512.hpp have 2 to 16
+// lanes; each operation is one IEEE operation or one on bits, so that all forms give the same bits.
 //
 // Everything here is in unnamed namespaces: each instruction set must get its own copy, never one
 // that the linker shares.
