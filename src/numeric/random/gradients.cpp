@@ -41,7 +41,7 @@ dual fraction(dual first, Term term) {
     const dual factor = lower * upper;
     all = all * factor;
     if (magnitude(factor.value - 1.0) < precise &&
-        magnitude(factor.slope) * all.value < precise * magnitude(all.slope)) {
+        magnitude(factor.slope) * all.value <= precise * magnitude(all.slope)) {
       break;
     }
   }
@@ -62,7 +62,8 @@ double gamma_gradient(double shape, double x) noexcept {
     const double ratio = excess == 0.0 ? 1.0 : log1p(excess) / excess;
     return (1.0 + excess) * ratio + 1.0 / (6.0 * shape);
   }
-  if (x <= shape) {
+  // The fraction is slow near 0. Up to 1/2 no term of the series is negative.
+  if (x <= shape || x <= 0.5) {
     double factor = x / shape, slope = digamma(shape + 1.0) - log(x), sum = factor * slope;
     for (double n = shape + 1.0; factor * slope > precise * sum; n += 1.0) {
       factor *= x / n;
@@ -88,21 +89,23 @@ double dirichlet_gradient(double x, double shape, double total) noexcept {
   // A gamma sample's share of nearly a constant.
   if (total > 0x1p20) return gamma_gradient(shape, total * x) / total;
   const double a = shape, b = total - shape;
-  const bool is_below = x * total <= shape;
+  // The nearer tail; of small means, the fraction of x until that of 1 - x is the faster one.
+  const bool is_below = x * total <= shape || x * (total + 2.0) <= shape + 1.0;
   const dual p = is_below ? dual{a, 1.0} : dual{b, 0.0}, q = is_below ? dual{b, 0.0} : dual{a, 1.0};
   const double y = is_below ? x : 1.0 - x;
   // I_y(p, q) = y^p (1 - y)^q / (p B(p, q)) / (1 + d1 / (1 + d2 / (1 + ...))).
   const auto number = [](double n) { return dual{n, 0.0}; };
   const dual bottom = fraction(number(1.0), [=](int i) {
-    const dual m = number(i / 2), at = p + number(i);
-    const dual odd = number(-1.0) * (p + m) * (p + q + m) / ((at + number(-1.0)) * at);
-    const dual even = m * (q + number(-1.0) * m) / ((at + number(-1.0)) * at);
+    const dual m = number(i / 2), before = p + number(i - 1), at = p + number(i);
+    // The quotients apart: p / p, of the first, is then 1 however small p is.
+    const dual odd = number(-1.0) * ((p + m) / before) * ((p + q + m) / at);
+    const dual even = m * (q + number(-1.0) * m) / (before * at);
     return term{number(y) * (i % 2 == 1 ? odd : even), number(1.0)};
   });
   const double part = -bottom.slope / bottom.value;
-  const double common = digamma(total) - digamma(a) + log(x);
-  return is_below ? -(x / a) / bottom.value * (common - 1.0 / a + part)
-                  : (x / b) / bottom.value * (common + part);
+  const double common = digamma(total) + log(x) + part;
+  return is_below ? -(x / a) / bottom.value * (common - digamma(a + 1.0))
+                  : (x / b) / bottom.value * (common - digamma(a));
 }
 
 }  // namespace potl::numeric
