@@ -274,6 +274,8 @@ TEST_CASE("samples move with their shapes as 40 digits say") {
                                 {1e-38, 1e-20, 1, 0x1.9383ae6c23384p-54},
                                 {1e-30, 1e-31, 2, 0x1.5463447f87fb5p+9},
                                 {1e-8, 1e-9, 1, 0x1.7069e2e88730bp+7},
+                                {0.5, 5, 5, 0x1.364ee9d234f74p-3},
+                                {0.25, 0.1, 0.1, 0x1.c9cd6a76e73bdp+4},
                                 {0.0009765625, 3, 503, 0x1.83c460fd0d526p-11},
                                 {0.015625, 3, 503, 0x1.ad0b3b7dbaae5p-9},
                                 {0.9999, 10000, 10000.5, 0x1.a36b7f6872ce6p-14},
@@ -304,5 +306,5 @@ TEST_CASE("gradients of samples at the ends, and of what is no sample") {
   }
   CHECK(std::isnan(gamma_gradient(0, 1)));
   CHECK(std::isnan(dirichlet_gradient(1.5, 1, 2)));
-  CHECK(std::isnan(dirichlet_gradient(0.5, 2, 2)));
+  CHECK(std::isnan(dirichlet_gradient(0.5, 2, 1.5)));
 }

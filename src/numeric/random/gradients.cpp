@@ -82,7 +82,7 @@ double gamma_gradient(double shape, double x) noexcept {
 }
 
 double dirichlet_gradient(double x, double shape, double total) noexcept {
-  if (!(x >= 0.0 && x <= 1.0 && shape > 0.0 && shape < total && total < infinity)) {
+  if (!(x >= 0.0 && x <= 1.0 && shape > 0.0 && shape <= total && total < infinity)) {
     return not_a_number;
   }
   if (x == 0.0) return 0.0;

@@ -54,7 +54,8 @@ double gamma_gradient(double shape, double x) noexcept;
 /// The derivative of a share x of a Dirichlet sample by its own shape, at the same quantile of its
 /// marginal distribution, over 1 - x; `total` is the sum of the row's shapes. Relative error below
 /// 1e-5, and below 1e-9 for totals up to 2^20; where the other shapes are less than 1e-6 of the
-/// total, below 1e-14 total / (total - shape). NaN unless 0 <= x <= 1 and 0 < shape < total.
+/// total, below 1e-14 total / (total - shape). Of a shape that equals the total, because the others
+/// were rounded away: the limit for others of 0. NaN unless 0 <= x <= 1 and 0 < shape <= total.
 double dirichlet_gradient(double x, double shape, double total) noexcept;
 
 }  // namespace numeric
