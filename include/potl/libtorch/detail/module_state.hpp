@@ -171,9 +171,9 @@ inline void restore_module(torch::nn::Module& root, const transcript::state_valu
   // In the order of the state's paths, because an alias refers to the first of its tensors.
   for (const auto& [name, tensor] : tensors.buffers) {
     const std::string where = path + "/buffers/" + name;
-    const transcript::state_value& value = detail::member(buffers, name, where);
-    restore(tensor, value, where);
-    if (squares.contains(name)) detail::require_squares(value, where);
+    restore(tensor, detail::member(buffers, name, where), where);
+    // Not what is recorded here, which may refer to another name of the same memory.
+    if (squares.contains(name)) detail::require_squares(describer{}(tensor, where), where);
   }
   for (const auto& [name, tensor] : tensors.parameters) {
     const std::string where = path + "/parameters/" + name;
