@@ -4,6 +4,7 @@ list from which a step draws once it is long. Two steps do not show that they ar
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeGuard
@@ -59,10 +60,10 @@ def acting_later(
         for name, value in vars(there).items():
             # What the class declares is the object's own from the first assignment on.
             old = was[name] if name in was else _size(getattr(type(there), name, None))
-            if type(value) in (int, float) and old != value:
+            if type(value) in (int, float) and old != (now := _size(value)):
                 # What each step makes the same, whichever went before, is no count: a width.
-                if value == then.get(name) == vars(here).get(name):
-                    still.append((here, name, value))
+                if now == then.get(name) == _size(vars(here).get(name)):
+                    still.append((here, name, now))
                 else:
                     counts.append((here, name, value))
             elif _is_list(value) and value and old != len(value):
@@ -87,7 +88,7 @@ def acting_later(
                 what = "a number that counts up" if other == count else "a number that moves"
                 return _problem(what, how, [one[:2] for one in counts], keep_it)
             # What moves with a count is one as well: epochs by batches.
-            grown = [one for one in still if vars(one[0]).get(one[1]) != one[2]]
+            grown = [one for one in still if _size(vars(one[0]).get(one[1])) != one[2]]
             still = [one for one in still if one not in grown]
             counts = [*counts, *grown]
     # Together, because those of one log are as long as each other.
@@ -112,6 +113,8 @@ def _problem(what: str, how: str, kept: list[tuple[Any, str]], keep_it: str) -> 
 
 
 def _size(value: object) -> object:
+    if type(value) is float and math.isnan(value):
+        return "NaN"  # which equals itself
     return len(value) if _is_list(value) else value
 
 
