@@ -22,7 +22,7 @@ from .._task._capture import is_torchs
 from .._task._data import check_reads
 from .._task._portable import Watcher
 from .._task._schedule import own_order
-from .._task._task import Task, has_loss, overrides
+from .._task._task import Task, has_loss, no_gradient, overrides
 from .._task._trees import first_difference, same_float
 from .._task._visible import evaluated, visible
 from ._build import Build
@@ -271,6 +271,8 @@ class _Attempt:
             return
         steps = (1, 2) if first.task.steps > 1 else (1, 1)
         middle, end, losses, kept = self._two_steps(first, steps)
+        if not first.task._depended and not overrides(first.task, "step"):
+            raise no_gradient()
         useless = unused(first.task, self._read)
         if useless is not None:
             yield useless

@@ -151,6 +151,8 @@ class Task:
                 self.epochs = self._epochs_needed
         # The session's: called before each micro-batch to set the randomness of its forward pass.
         self._before_micro_batch: Callable[[int], None] = _nothing
+        # Whether a loss of the default step depended on what is trained.
+        self._depended = False
         self._validate()
 
     # ------------------------------------------------------------------ what users override
@@ -329,12 +331,10 @@ class Task:
                 f"the loss must be a tensor with one element, not {tuple(loss.shape)}",
                 'reduce it: reduction="mean"',
             )
-        if loss.grad_fn is None:  # what requires_grad_() was called on has none, too
-            raise UsageError(
-                "the loss depends on no parameter that is trained",
-                "compute it from the model's output without detach(), .item() or torch.no_grad(), "
-                "and leave requires_grad of what is trained",
-            )
+        if not loss.requires_grad:
+            raise no_gradient()
+        # What requires_grad_() was called on has none: the zero of a batch without a loss.
+        self._depended |= loss.grad_fn is not None
         return loss
 
     def _validate(self) -> None:
@@ -424,6 +424,15 @@ def is_metric_driven(scheduler: Scheduler) -> bool:
 def overrides_step(task: Task) -> bool:
     """Whether the task has a step of its own, about which nothing is known."""
     return any(overrides(task, name) for name in ("step", "update", "advance_schedulers"))
+
+
+def no_gradient() -> UsageError:
+    """What is wrong with a loss that trains nothing."""
+    return UsageError(
+        "the loss depends on no parameter that is trained",
+        "compute it from the model's output without detach(), .item() or torch.no_grad(), and "
+        "leave requires_grad of what is trained; where a batch has no loss, it is 0 * output.sum()",
+    )
 
 
 def has_loss(task: Task) -> bool:

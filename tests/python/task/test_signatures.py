@@ -109,6 +109,24 @@ def test_a_loss_that_gives_no_gradient_is_refused_with_what_to_write(
     assert remedy in raised.value.remedy
 
 
+def test_a_batch_may_have_no_loss() -> None:
+    """Or a training ends in the step that first meets one: no triplets, no objects."""
+
+    def loss(output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+        known = target >= 0
+        if not known.any():
+            return torch.zeros((), requires_grad=True)
+        return F.cross_entropy(output[known], target[known])
+
+    def build() -> potl.Task:
+        built = task(loss=loss)
+        built.dataset = TensorDataset(torch.ones(8, 4), torch.tensor([0] * 4 + [-1] * 4))
+        built.shuffle = False
+        return built
+
+    assert potl.check(build) == []
+
+
 def test_one_loss_where_each_sample_has_its_own_is_refused() -> None:
     class Ignoring(potl.Task):
         def compute_loss(self, batch: Any, reduction: str = "mean") -> Any:
