@@ -63,7 +63,7 @@ def acting_later(
             if type(value) in (int, float) and old != (now := _size(value)):
                 # What each step makes the same, whichever went before, is no count: a width.
                 if now == then.get(name) == _size(vars(here).get(name)):
-                    still.append((here, name, now))
+                    still.append((here, name, value))
                 else:
                     counts.append((here, name, value))
             elif _is_list(value) and value and old != len(value):
@@ -88,15 +88,23 @@ def acting_later(
                 what = "a number that counts up" if other == count else "a number that moves"
                 return _problem(what, how, [one[:2] for one in counts], keep_it)
             # What moves with a count is one as well: epochs by batches.
-            grown = [one for one in still if _size(vars(one[0]).get(one[1])) != one[2]]
+            grown = [one for one in still if _size(vars(one[0]).get(one[1])) != _size(one[2])]
             still = [one for one in still if one not in grown]
             counts = [*counts, *grown]
+    longer: list[tuple[Any, list[Any]]] = []
     # Together, because those of one log are as long as each other.
     for (thing, name), item in zip(lists, items, strict=True):
         kept = vars(thing).get(name)
         if _is_list(kept):
+            longer.append((kept, [*kept]))
             kept.extend([item] * _LENGTH)
     how = acts() if lists else None
+    # Put back: an object that both tasks share, such as a global loss, goes on in the training.
+    for thing, name, value in counts:
+        setattr(thing, name, value)
+    for kept, items_before in longer:
+        kept.clear()
+        kept.extend(items_before)
     return None if how is None else _problem("a list that grows", how, lists, keep_it)
 
 

@@ -791,6 +791,25 @@ def test_what_can_be_replayed_is_not_refused(build):
     assert check(build) == []
 
 
+class Noted:
+    def __init__(self):
+        self.calls, self.average, self.losses = 0, 1.0, []
+
+    def __call__(self, output, target):
+        loss = F.cross_entropy(output, target)
+        self.calls += 1
+        self.average = 0.9 * self.average + 0.1 * loss.item()
+        self.losses.append(loss.item())
+        return loss
+
+
+def test_a_log_that_all_tasks_share_is_only_longer_by_the_steps_that_were_tried():
+    log = Noted()
+    assert check(lambda: tasks.task(tasks.mlp(), loss=log)) == []
+    assert log.calls < 10 and log.average > 0.5
+    assert len(log.losses) < 10
+
+
 def test_checking_leaves_the_users_generators_alone():
     torch.manual_seed(4)
     check(tasks.dropout)
