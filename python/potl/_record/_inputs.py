@@ -73,7 +73,11 @@ def as_own_job(job: Job | str | os.PathLike[str], run: object) -> Job:
     if (
         isinstance(job, (str, os.PathLike))
         and isinstance(folder, (str, os.PathLike))
-        and Path(os.path.realpath(job)).is_relative_to(os.path.realpath(folder))
+        # The folder of the name, too: a link there leads where the trainer likes.
+        and any(
+            Path(os.path.realpath(one)).is_relative_to(os.path.realpath(folder))
+            for one in (job, Path(job).parent)
+        )
     ):
         raise UsageError(
             f"{os.fspath(job)} lies in the run directory, which the trainer wrote",

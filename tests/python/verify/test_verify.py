@@ -63,6 +63,15 @@ def honest(tmp_path_factory: pytest.TempPathFactory) -> Delivery:
 # ---------------------------------------------------------------------- careless clients
 
 
+def test_a_link_in_the_run_directory_is_the_trainer_s_too(tmp_path: Path) -> None:
+    """It may lead to a job in another run of the trainer's."""
+    (tmp_path / "run").mkdir()
+    link = tmp_path / "run" / "agreed.json"
+    link.symlink_to(tmp_path / "job.json")
+    with pytest.raises(potl.UsageError, match="lies in the run directory"):
+        potl.verify(tmp_path / "run", job=link, commitment="note.txt")
+
+
 def test_the_trainer_s_copy_of_the_job_is_not_the_client_s(
     honest: Delivery, tmp_path: Path
 ) -> None:
