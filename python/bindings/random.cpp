@@ -197,17 +197,25 @@ void bind_fills(py::module_& module) {
       py::arg("buffer"));
 }
 
+/// `fill(out, parameters, key, counter)` with one float64 parameter for each sample or category.
+template <class Value, class Fill>
+void bind_sample(py::module_& module, const char* name, const char* parameters, Fill fill) {
+  module.def(
+      name,
+      [fill](py::handle buffer, py::handle key, std::uint64_t counter, py::handle values) {
+        const random_key bits = to_key(key);
+        const readable_buffer of(values);
+        writable_buffer(buffer).visit<Value>(
+            [&](auto out) { fill(out, doubles_of(of), bits, counter); });
+      },
+      py::arg("buffer"), py::arg("key"), py::arg("counter"), py::arg(parameters));
+}
+
 void bind_samples(py::module_& module) {
   using u64 = std::uint64_t;
-  module.def(
-      "fill_gamma",
-      [](py::handle buffer, py::handle key, u64 counter, py::handle shapes) {
-        const random_key bits = to_key(key);
-        const readable_buffer of(shapes);
-        writable_buffer(buffer).visit<double>(
-            [&](auto out) { fill_gamma(out, doubles_of(of), bits, counter); });
-      },
-      py::arg("buffer"), py::arg("key"), py::arg("counter"), py::arg("shapes"));
+  bind_sample<double>(module, "fill_gamma", "shapes", fill_gamma);
+  bind_sample<double>(module, "fill_poisson", "rates", fill_poisson);
+  bind_sample<std::int64_t>(module, "fill_categories", "weights", fill_categories);
   module.def(
       "fill_dirichlet",
       [](py::handle buffer, py::handle key, u64 counter, py::handle shapes, std::size_t columns) {
@@ -217,15 +225,6 @@ void bind_samples(py::module_& module) {
             [&](auto out) { fill_dirichlet(out, doubles_of(of), columns, bits, counter); });
       },
       py::arg("buffer"), py::arg("key"), py::arg("counter"), py::arg("shapes"), py::arg("columns"));
-  module.def(
-      "fill_poisson",
-      [](py::handle buffer, py::handle key, u64 counter, py::handle rates) {
-        const random_key bits = to_key(key);
-        const readable_buffer of(rates);
-        writable_buffer(buffer).visit<double>(
-            [&](auto out) { fill_poisson(out, doubles_of(of), bits, counter); });
-      },
-      py::arg("buffer"), py::arg("key"), py::arg("counter"), py::arg("rates"));
   module.def(
       "fill_binomial",
       [](py::handle buffer, py::handle key, u64 counter, py::handle trials,
@@ -237,15 +236,6 @@ void bind_samples(py::module_& module) {
       },
       py::arg("buffer"), py::arg("key"), py::arg("counter"), py::arg("trials"),
       py::arg("probabilities"));
-  module.def(
-      "fill_categories",
-      [](py::handle buffer, py::handle key, u64 counter, py::handle weights) {
-        const random_key bits = to_key(key);
-        const readable_buffer of(weights);
-        writable_buffer(buffer).visit<std::int64_t>(
-            [&](auto out) { fill_categories(out, doubles_of(of), bits, counter); });
-      },
-      py::arg("buffer"), py::arg("key"), py::arg("counter"), py::arg("weights"));
 }
 
 }  // namespace

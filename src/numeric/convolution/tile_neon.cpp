@@ -3,6 +3,7 @@
 #include "../elementwise/lanes_neon.hpp"
 
 #include "tile_kernels.hpp"
+#include "tile_plain.hpp"
 
 namespace potl::numeric::conv {
 namespace {
@@ -32,7 +33,7 @@ struct lanes_of {
   }
 };
 
-struct single : lanes_of<f32x4> {
+struct single : lanes_of<f32x4>, plain_moves {
   static type load(const float* at) { return type::load(at); }
   static type load_some(const float* at, std::int64_t some) { return load_sums(at, some); }
   struct range {
@@ -49,18 +50,6 @@ struct single : lanes_of<f32x4> {
     float all[width] = {};
     for (std::int64_t i = 0; i < some; ++i) all[i] = at[2 * i];
     return load(all);
-  }
-  static void transpose(const float* source, std::int64_t source_row, std::int64_t rows,
-                        std::int64_t columns, float* target, std::int64_t target_row) {
-    for (std::int64_t row = 0; row < rows; ++row)
-      for (std::int64_t column = 0; column < columns; ++column)
-        target[column * target_row + row] = source[row * source_row + column];
-  }
-  static void interleave(const float* even, const float* odd, std::int64_t count, float* target) {
-    for (std::int64_t i = 0; i < count; ++i) {
-      target[2 * i] = even[i];
-      target[2 * i + 1] = odd[i];
-    }
   }
 };
 

@@ -5,11 +5,12 @@
 #include <potl/numeric/detail/isa.hpp>
 
 #include "tile_kernels.hpp"
+#include "tile_plain.hpp"
 
 namespace potl::numeric::conv {
 namespace {
 
-struct scalar {
+struct scalar : plain_moves {
   using type = float;
   using sum = float;
   static constexpr bool multiplies_memory = false;
@@ -25,19 +26,6 @@ struct scalar {
   static float canonical(float a) { return std::isnan(a) ? std::bit_cast<float>(0x7fc00000U) : a; }
   static void store(float* at, float value) { *at = value; }
   static void store_some(float* at, std::int64_t, float value) { *at = value; }
-
-  static void transpose(const float* source, std::int64_t source_row, std::int64_t rows,
-                        std::int64_t columns, float* target, std::int64_t target_row) {
-    for (std::int64_t row = 0; row < rows; ++row)
-      for (std::int64_t column = 0; column < columns; ++column)
-        target[column * target_row + row] = source[row * source_row + column];
-  }
-  static void interleave(const float* even, const float* odd, std::int64_t count, float* target) {
-    for (std::int64_t i = 0; i < count; ++i) {
-      target[2 * i] = even[i];
-      target[2 * i + 1] = odd[i];
-    }
-  }
 };
 
 // Products of float32 are exact in double: a multiplication and an addition are what fma is.
