@@ -5,6 +5,7 @@
 #include <potl/checks/detail/reach.hpp>
 #include <potl/checks/detail/state_distance.hpp>
 #include <potl/checks/detail/storage_plan.hpp>
+#include <potl/checks/detail/verifier_notes.hpp>
 #include <potl/checks/model.hpp>
 #include <potl/checks/telemetry_sampler.hpp>
 #include <potl/evidence/evidence.hpp>
@@ -356,6 +357,16 @@ void bind_checks(py::module_& module) {
         return found;
       },
       py::arg("evidence"), py::arg("path"), py::arg("may_lack") = py::none());
+  module.def(
+      "verifier_notes",
+      [](const transcript::evidence& evidence, bool nonce_given, std::optional<std::string> ledger,
+         bool verified_before, std::vector<std::string> unknown, std::uint64_t not_looked_at) {
+        return checks::verifier_notes(
+            evidence, {nonce_given, evidence.rejected(), std::move(ledger), verified_before,
+                       std::move(unknown), not_looked_at});
+      },
+      py::arg("evidence"), py::kw_only(), py::arg("nonce_given"), py::arg("ledger"),
+      py::arg("verified_before"), py::arg("unknown"), py::arg("not_looked_at"));
   module.def("conclude", &conclude, py::arg("evidence").none(true), py::arg("findings"),
              py::kw_only(), py::arg("policy"), py::arg("context"));
 }

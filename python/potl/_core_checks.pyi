@@ -447,6 +447,20 @@ def judge_model(
     bit. Without a file: a note with the digest of the last state's.
     """
 
+def verifier_notes(
+    evidence: Evidence,
+    *,
+    nonce_given: bool,
+    ledger: str | None,
+    verified_before: bool,
+    unknown: Sequence[str],
+    not_looked_at: int,
+) -> list[Finding]:
+    """What the report says of the verifier's own work. `verified_before`: the ledger at the path
+    `ledger` knew commitments of the job; `unknown`: earlier checks that are not registered;
+    `not_looked_at`: requests, after what rejects by itself.
+    """
+
 def conclude(
     evidence: Evidence | None,
     findings: Sequence[Finding],

@@ -5,6 +5,7 @@
 #include <chrono>
 
 #include <potl/checks/detail/question.hpp>
+#include <potl/checks/detail/verifier_notes.hpp>
 #include <potl/checks/model.hpp>
 #include <potl/crypto/challenge.hpp>
 #include <potl/evidence/detail/ledger.hpp>
@@ -21,37 +22,16 @@ digest nonce_of(const verify_options& options) {
   return *options.nonce;
 }
 
-finding note_of(std::string reason) {
-  finding out;
-  out.check = "verifier";
-  out.result = outcome::note;
-  out.reason = std::move(reason);
-  return out;
-}
-
-// Whoever knew a nonce in time knew what it selects.
-finding note_of_given_nonce() {
-  finding out = note_of(
-      "the nonce was given, and not drawn now: to a trainer that knew it before it "
-      "committed, the draw was no secret");
-  out.details.emplace_back("given_nonce", true);
-  return out;
-}
-
 // Written before anything is asked, so that an aborted verification counts.
 transcript::ledger_memory remembered(const transcript::evidence& run, const verify_options& options,
                                      const std::vector<checks::question>& asked,
-                                     std::vector<finding>& findings) {
+                                     checks::verifier_work& done, std::vector<finding>& findings) {
   if (!run.job_is_own() || !run.committed()) return {};
   const digest job = run.agreed().id();
   const std::string path =
       options.ledger ? *options.ledger : transcript::default_ledger(job).value();
-  if (path.empty()) {
-    findings.push_back(
-        note_of("no ledger was kept: earlier challenges of this job were not repeated, and earlier "
-                "commitments not compared"));
-    return {};
-  }
+  if (path.empty()) return {};
+  done.ledger = path;
   std::vector<std::pair<std::string, json_value>> wanted;
   for (const checks::question& one : asked) {
     wanted.emplace_back(one.check->name(), one.check->options());
@@ -65,12 +45,7 @@ transcript::ledger_memory remembered(const transcript::evidence& run, const veri
   std::erase(others, run.commitment_note());
   std::vector<finding> compared = run.compare_commitments(others).value();
   for (finding& one : compared) findings.push_back(std::move(one));
-  if (!known.commitments.empty()) {
-    findings.push_back(
-        note_of("this job was verified before: earlier challenges are repeated and "
-                "earlier commitments compared (" +
-                path + " remembers them)"));
-  }
+  done.verified_before = !known.commitments.empty();
   return known;
 }
 
@@ -107,25 +82,16 @@ json_value verify(const transcript::evidence& run, checks::any_workload& work,
   std::vector<finding> findings = run.findings();
   std::vector<checks::question> asked;
   for (const checks::check_pointer& one : wanted) asked.push_back({one, nonce, false, {}});
-  const transcript::ledger_memory known = remembered(run, options, asked, findings);
-  if (options.nonce) findings.push_back(note_of_given_nonce());
-  std::vector<std::string> unknown;
+  checks::verifier_work done;
+  done.nonce_given = options.nonce.has_value();
+  const transcript::ledger_memory known = remembered(run, options, asked, done, findings);
   const checks::run_view view = checks::view_of(run);
   // Nobody has asked for states that the trainer may store on demand: they are derived here.
   checks::replayer replays(run, work, {options.timeout, true});
-  const bool rejected = std::any_of(findings.begin(), findings.end(), [](const finding& one) {
-    return one.result == outcome::reject;
-  });
-  const std::vector<checks::question> questions =
-      checks::planned(checks::with_earlier(std::move(asked), known, &unknown), view, rejected);
-  for (const std::string& name : unknown) {
-    findings.push_back(note_of("the check " + name +
-                               ", asked in an earlier verification, is not known here and was not "
-                               "repeated"));
-  }
-  if (rejected) {
-    findings.push_back(note_of("the record itself is rejected, so that nothing was recomputed"));
-  }
+  done.rejected = std::any_of(findings.begin(), findings.end(),
+                              [](const finding& one) { return one.result == outcome::reject; });
+  const std::vector<checks::question> questions = checks::planned(
+      checks::with_earlier(std::move(asked), known, &done.unknown), view, done.rejected);
 
   bool settled = false;
   const std::vector<checks::request> requests = checks::distinct_requests(questions);
@@ -135,11 +101,8 @@ json_value verify(const transcript::evidence& run, checks::any_workload& work,
     measured.push_back(answer(replays, one));
     settled = checks::settles(questions, view, measured.back());
   }
-  if (measured.size() < requests.size()) {
-    findings.push_back(note_of("what was seen rejects the run, so that " +
-                               std::to_string(requests.size() - measured.size()) +
-                               " more requests were not looked at"));
-  }
+  done.not_looked_at = requests.size() - measured.size();
+  for (finding& note : checks::verifier_notes(run, done)) findings.push_back(std::move(note));
   const auto more = [&](const std::vector<checks::request>& again) {
     std::vector<checks::measurement> out;
     for (const checks::request& one : again) out.push_back(answer(replays, one));

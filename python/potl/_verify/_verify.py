@@ -31,11 +31,6 @@ if TYPE_CHECKING:
     from .._task._task import Task
     from ._challenge import Challenge
 
-_NO_LEDGER = (
-    "no ledger was kept: earlier challenges of this job were not repeated, and earlier commitments "
-    "not compared"
-)
-
 # Bytes of a checkpoint, where nothing of the verifier's says how large a state is.
 _WITHOUT_TASK = 4 << 30
 
@@ -178,34 +173,18 @@ def verify(
                 )
                 if not compared.issuperset(known.commitments):
                     raise _ledger.changed(memory_path)
-            findings = evidence.findings() + _memory_note(memory_path, known)
-            if memory_path is None and own_job is not None and evidence.committed:
-                findings.append(_note(_NO_LEDGER))
-            if nonce is not None:
-                findings.append(_nonce_note())
-            if evidence.rejected:
-                findings.append(
-                    _note("the record itself is rejected, so that nothing was recomputed")
-                )
             questions = Questions(evidence, wanted, drawn, known, screen=task is not None)
-            findings += [
-                _note(
-                    f"the check {name}, asked in an earlier verification, is not known here and "
-                    "was not repeated"
-                )
-                for name in questions.unknown
-            ]
             if answered is not None and not evidence.rejected:
                 _challenge.require_asked(answered, questions.all, evidence)
             measured = answers.to(questions.requests, until=questions.settled_by)
-            unanswered = len(questions.requests) - len(measured)
-            if unanswered:
-                findings.append(
-                    _note(
-                        f"what was seen rejects the run, so that {unanswered} more requests were "
-                        "not looked at"
-                    )
-                )
+            findings = evidence.findings() + _core.verifier_notes(
+                evidence,
+                nonce_given=nonce is not None,
+                ledger=None if memory_path is None else str(memory_path),
+                verified_before=bool(known.commitments),
+                unknown=questions.unknown,
+                not_looked_at=len(questions.requests) - len(measured),
+            )
             answered_all = questions.answers(measured, answers.to)
             judged = [
                 _extra_verify.judged(check, evidence, answers)
@@ -256,31 +235,6 @@ def verify(
             "checks": asked,
         }
         return Report(_core.conclude(evidence, findings, policy=policy.options(), context=context))
-
-
-def _note(reason: str) -> _core.Finding:
-    return _core.Finding(check="verifier", reason=reason)
-
-
-def _memory_note(path: Path | None, known: _ledger.Memory) -> list[_core.Finding]:
-    if path is None or not known.commitments:
-        return []
-    return [
-        _note(
-            "this job was verified before: earlier challenges are repeated and earlier commitments "
-            f"compared ({path} remembers them)"
-        )
-    ]
-
-
-def _nonce_note() -> _core.Finding:
-    """Whoever knew a nonce in time knew what it selects."""
-    note = _note(
-        "the nonce was given, and not drawn now: to a trainer that knew it before it committed, "
-        "the draw was no secret"
-    )
-    note.facts = [("given_nonce", True)]
-    return note
 
 
 def _costs(
