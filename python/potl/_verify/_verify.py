@@ -8,7 +8,6 @@ import shlex
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from .. import _core
