@@ -21,6 +21,7 @@ namespace {
 using numbers = std::vector<double>;
 
 std::uint16_t half_of(double value) {  // exact, or to nearest where it is between two
+  if (!std::isfinite(value)) return std::isnan(value) ? 0x7e00 : value < 0 ? 0xfc00 : 0x7c00;
   const int exponent = value == 0 ? -14 : std::max(std::ilogb(value), -14);
   const double whole = std::nearbyint(std::fabs(value) * std::ldexp(1, 10 - exponent));
   const auto bits = static_cast<std::uint16_t>((exponent + 14) * 1024 + whole);
