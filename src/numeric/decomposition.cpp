@@ -5,6 +5,8 @@
 #include <cmath>
 #include <vector>
 
+#include "reflections.hpp"
+
 namespace potl::numeric {
 namespace {
 
@@ -21,22 +23,10 @@ void divide(const double_matrix& b, std::int64_t row, double by) {
   for (std::int64_t j = 0; j < b.columns; ++j) b(row, j) /= by;
 }
 
-/// H = I - tau v v^T on the columns of `a` from `first` on; v has zeros above `row`.
-void reflect(const double_matrix& a, const std::vector<double>& v, double tau, std::int64_t row,
-             std::int64_t first) {
-  for (std::int64_t j = first; j < a.columns; ++j) {
-    double sum = 0.0;
-    for (std::int64_t i = row; i < a.rows; ++i) sum += v[static_cast<std::size_t>(i)] * a(i, j);
-    sum *= tau;
-    for (std::int64_t i = row; i < a.rows; ++i) a(i, j) -= v[static_cast<std::size_t>(i)] * sum;
-  }
-}
-
-/// The exponent of the largest element of a column from a row on; 0 where all are 0, or one is not
-/// finite.
-int exponent_of(const double_matrix& a, std::int64_t column, std::int64_t first) {
+/// The exponent of the largest element of a column; 0 where all are 0, or one is not finite.
+int exponent_of(const double_matrix& a, std::int64_t column) {
   double largest = 0.0;
-  for (std::int64_t i = first; i < a.rows; ++i) {
+  for (std::int64_t i = 0; i < a.rows; ++i) {
     const double size = std::fabs(a(i, column));
     if (!std::isfinite(size)) return 0;
     largest = std::max(largest, size);
@@ -116,39 +106,25 @@ std::int32_t cholesky(const double_matrix& a) noexcept {
 }
 
 void qr(const double_matrix& a, const double_matrix& q) {
-  const auto rows = static_cast<std::size_t>(a.rows);
   const std::int64_t steps = std::min(a.rows, a.columns);
   std::vector<std::vector<double>> vectors;
-  std::vector<double> taus;
+  std::vector<double> taus, sums;
   std::vector<int> exponents;
   for (std::int64_t j = 0; j < a.columns; ++j) {
-    exponents.push_back(exponent_of(a, j, 0));
+    exponents.push_back(exponent_of(a, j));
     scale(a, j, -exponents.back());
   }
   for (std::int64_t k = 0; k < steps; ++k) {
-    std::vector<double> v(rows);
-    const int exponent = exponent_of(a, k, k);
-    double below = 0.0;
-    bool is_triangular = true;  // squares may vanish beside the diagonal's
-    for (std::int64_t i = k + 1; i < a.rows; ++i) {
-      const double element = std::ldexp(a(i, k), -exponent);
-      v[static_cast<std::size_t>(i)] = element;
-      below += element * element;
-      is_triangular = is_triangular && element == 0.0;
-    }
-    double tau = 0.0;
-    if (!is_triangular) {
-      const double alpha = std::ldexp(a(k, k), -exponent);
-      const double beta = -std::copysign(std::sqrt(alpha * alpha + below), alpha);
-      tau = (beta - alpha) / beta;
-      for (double& element : v) element /= alpha - beta;
-      v[static_cast<std::size_t>(k)] = 1.0;
-      reflect(a, v, tau, k, k + 1);
-      a(k, k) = std::ldexp(beta, exponent);
+    std::vector<double> v;
+    for (std::int64_t i = k; i < a.rows; ++i) v.push_back(a(i, k));
+    const reflection of = reflection_of(v);
+    if (of.tau != 0.0) {
+      reflect(a, v, of.tau, k, k + 1, a.columns, sums);
+      a(k, k) = of.value;
       for (std::int64_t i = k + 1; i < a.rows; ++i) a(i, k) = 0.0;
     }
     vectors.push_back(std::move(v));
-    taus.push_back(tau);
+    taus.push_back(of.tau);
   }
   for (std::int64_t j = 0; j < a.columns; ++j) {
     scale(a, j, exponents[static_cast<std::size_t>(j)]);
@@ -158,7 +134,7 @@ void qr(const double_matrix& a, const double_matrix& q) {
   }
   for (std::int64_t k = steps; k-- > 0;) {
     const auto at = static_cast<std::size_t>(k);
-    if (taus[at] != 0.0) reflect(q, vectors[at], taus[at], k, 0);
+    if (taus[at] != 0.0) reflect(q, vectors[at], taus[at], k, 0, q.columns, sums);
   }
 }
 

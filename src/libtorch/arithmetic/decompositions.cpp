@@ -5,7 +5,6 @@
 #include <potl/numeric/elementwise.hpp>
 
 #include <algorithm>
-#include <string>
 #include <vector>
 
 #include <ATen/ExpandUtils.h>
@@ -14,7 +13,7 @@
 #include <ATen/ops/eye.h>
 #include <ATen/ops/linalg_solve_triangular.h>
 
-#include "numeric/ranges.hpp"
+#include "matrices.hpp"
 #include "operand.hpp"
 #include "registrar.hpp"
 
@@ -23,47 +22,6 @@ namespace {
 
 using at::Tensor;
 using numeric::double_matrix;
-
-void require_matrices(const char* name, const Tensor& a) {
-  require_plain(name, a);
-  TORCH_CHECK(a.dim() >= 2, name, ": The input tensor A must have at least 2 dimensions.");
-  TORCH_CHECK(a.scalar_type() == at::kFloat || a.scalar_type() == at::kDouble, name,
-              ": expected float32 or float64, got ", a.scalar_type());
-}
-void require_square(const char* name, const Tensor& a) {
-  require_matrices(name, a);
-  TORCH_CHECK(a.size(-1) == a.size(-2), name,
-              ": A must be batches of square matrices, but they are ", a.size(-2), " by ",
-              a.size(-1), " matrices");
-}
-
-c10::IntArrayRef without_last(const Tensor& x) {
-  return x.sizes().slice(0, static_cast<std::size_t>(x.dim() - 1));
-}
-/// A copy in double, row-major, to compute in.
-Tensor work_of(const Tensor& a) { return a.to(at::kDouble).clone(at::MemoryFormat::Contiguous); }
-double_matrix matrix(const Tensor& work, std::int64_t index) {
-  const std::int64_t rows = work.size(-2), columns = work.size(-1);
-  return {work.mutable_data_ptr<double>() + index * rows * columns, rows, columns};
-}
-std::vector<std::int64_t> batch_of(const Tensor& a, std::initializer_list<std::int64_t> more = {}) {
-  std::vector<std::int64_t> sizes(a.sizes().begin(), a.sizes().end() - 2);
-  sizes.insert(sizes.end(), more);
-  return sizes;
-}
-std::int64_t count_of(const Tensor& a) {
-  std::int64_t count = 1;
-  for (std::int64_t i = 0; i < a.dim() - 2; ++i) count *= a.size(i);
-  return count;
-}
-/// body(index) for each matrix of a batch.
-template <class Body>
-void each(const Tensor& a, const Body& body) {
-  const std::int64_t cost = a.size(-1) * a.size(-2) * std::min(a.size(-1), a.size(-2));
-  numeric::for_ranges(executor(), count_of(a), cost, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t i = begin; i < end; ++i) body(i);
-  });
-}
 
 struct factored {
   Tensor lu, pivots, info;  ///< lu in double
@@ -132,7 +90,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> solve(const Tensor& a, const Tensor& 
   const char* name = "linalg.solve";
   require_square(name, a);
   require_plain(name, b);
-  const bool vector = b.dim() == 1 || (a.dim() - 1 == b.dim() && b.sizes() == without_last(a));
+  const bool vector = is_vector_beside(a, b);
   TORCH_CHECK(left || !vector, name,
               ": Vector broadcasting of the left hand side is not supported for left=False");
   const Tensor right = vector ? b.unsqueeze(-1) : b;
@@ -222,6 +180,10 @@ Tensor cholesky_solve(const Tensor& b, const Tensor& factor, bool upper) {
   const Tensor y = at::linalg_solve_triangular(lower, b, /*upper=*/false);
   return at::linalg_solve_triangular(lower.mT(), y, /*upper=*/true);
 }
+Tensor cholesky_inverse(const Tensor& factor, bool upper) {
+  require_square("cholesky_inverse", factor);
+  return cholesky_solve(at::eye(factor.size(-1), factor.options()), factor, upper);
+}
 
 std::tuple<Tensor, Tensor> qr(const Tensor& a, c10::string_view mode) {
   require_matrices("linalg.qr", a);
@@ -251,7 +213,9 @@ void register_decompositions(registrar& r) {
   const char* rows = "row after row in double, rounded once";
   r.kernel<cholesky_ex>("linalg_cholesky_ex", rows, {"linalg_cholesky_ex.L"});
   r.kernel<cholesky>("cholesky", rows, {"cholesky.out"});
-  r.kernel<cholesky_solve>("cholesky_solve", "two triangular systems", {"cholesky_solve.out"});
+  const char* systems = "two triangular systems";
+  r.kernel<cholesky_solve>("cholesky_solve", systems, {"cholesky_solve.out"});
+  r.kernel<cholesky_inverse>("cholesky_inverse", systems, {"cholesky_inverse.out"});
   r.kernel<qr>("linalg_qr", "Householder's reflections in double, rounded once", {"linalg_qr.out"});
 }
 

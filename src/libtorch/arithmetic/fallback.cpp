@@ -44,8 +44,8 @@ struct hint {
   const char* remedy;
 };
 constexpr const char* decomposition =
-    "compute it outside the block, and let the result enter as an operand; LU, Cholesky and QR "
-    "have reproducible forms, and so have solve, inv and det";
+    "compute it outside the block, and let the result enter as an operand; LU, Cholesky, QR, eigh "
+    "and svd have reproducible forms, and so have solve, lstsq, inv, pinv and det";
 constexpr const char* function =
     "potl has no polynomial for this function: compute it outside the block, and let the result "
     "enter as an operand";

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 import torch
 import torch.nn.functional as F
 from neural_case import Case, floats, integers
+from torch import Tensor
 
 
 def _grids() -> Iterator[Case]:
@@ -152,7 +153,45 @@ def _decompositions() -> Iterator[Case]:
         )
 
 
+def _spectra() -> Iterator[Case]:
+    """Functions of vectors that do not depend on their signs."""
+    linalg = torch.linalg
+    square, tall = floats(2, 5, 5), floats(2, 7, 4)
+
+    def eigen(a: Tensor, upper: str) -> Tensor:
+        values, vectors = linalg.eigh(a, upper)
+        return (vectors * values.tanh()[..., None, :]) @ vectors.mT
+
+    def singular(a: Tensor) -> Tensor:
+        u, values, v = linalg.svd(a, full_matrices=False)
+        return (u * values.tanh()[..., None, :]) @ v
+
+    yield Case("eigh", lambda a: eigen(a, "L"), (square,), 1e-4)
+    yield Case("eigh/upper", lambda a: eigen(a, "U"), (square,), 1e-4)
+    yield Case("eigh/none", lambda a: eigen(a, "L"), (square[:0],))
+    yield Case("eigvalsh", linalg.eigvalsh, (square,), 1e-4)
+    for name, x in (("square", square), ("tall", tall), ("wide", tall.mT)):
+        yield Case(f"svd/{name}", singular, (x,), 1e-4)
+        yield Case(f"svdvals/{name}", linalg.svdvals, (x,), 1e-4)
+        yield Case(f"pinv/{name}", linalg.pinv, (x,), 1e-3)
+        yield Case(
+            f"lstsq/{name}", lambda a, b: linalg.lstsq(a, b)[0], (x, floats(2, x.size(-2), 3)), 1e-3
+        )
+    yield Case("svd/full", lambda a: linalg.svd(a)[1], (tall,), 1e-4)
+    yield Case("lstsq/vectors", lambda a, b: linalg.lstsq(a, b)[0], (tall, floats(2, 7)), 1e-3)
+    yield Case(
+        "lstsq/driver",
+        lambda a, b: tuple(linalg.lstsq(a, b, driver="gelsd")),
+        (tall, floats(2, 7, 2)),
+        1e-3,
+    )
+    yield Case("nuclear norm", lambda a: linalg.matrix_norm(a, "nuc"), (tall,), 1e-4)
+    yield Case("spectral norm", lambda a: linalg.matrix_norm(a, 2), (tall,), 1e-4)
+    yield Case("cholesky_inverse", lambda a: torch.cholesky_inverse(a.tril()), (square,), 1e-3)
+
+
 def cases() -> list[Case]:
     parts = (_ctc(), _triangular(), _decompositions())
     wide = [dataclasses.replace(case, narrow=False) for part in parts for case in part]
-    return [*_grids(), *_distances(), *wide]
+    spectra = [dataclasses.replace(case, narrow=False) for case in _spectra()]
+    return [*_grids(), *_distances(), *wide, *spectra]
