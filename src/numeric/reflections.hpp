@@ -4,8 +4,6 @@
 
 #include <potl/numeric/detail/decomposition.hpp>
 
-#include <algorithm>
-#include <cmath>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -19,51 +17,11 @@ struct reflection {
 
 /// The one for the numbers in v, which becomes its vector. Squares are those of numbers at a power
 /// of two that brings the largest to 1/2 or more, below 1.
-inline reflection reflection_of(std::span<double> v) {
-  double largest = 0.0;
-  for (const double element : v) {
-    if (!std::isfinite(element)) {
-      largest = 0.0;
-      break;
-    }
-    largest = std::max(largest, std::fabs(element));
-  }
-  int exponent = 0;
-  std::frexp(largest, &exponent);
-  double below = 0.0;
-  bool is_triangular = true;  // squares may vanish beside the first one's
-  for (std::size_t i = 1; i < v.size(); ++i) {
-    v[i] = std::ldexp(v[i], -exponent);
-    below += v[i] * v[i];
-    is_triangular = is_triangular && v[i] == 0.0;
-  }
-  if (is_triangular) return {0.0, v[0]};
-  const double alpha = std::ldexp(v[0], -exponent);
-  const double beta = -std::copysign(std::sqrt(alpha * alpha + below), alpha);
-  for (double& element : v) element /= alpha - beta;
-  v[0] = 1.0;
-  return {(beta - alpha) / beta, std::ldexp(beta, exponent)};
-}
+reflection reflection_of(std::span<double> v);
 
 /// H on the columns [first, last) of `a`, in its rows from `row` on, of which v has as many. Each
 /// column's sum goes from the first row to the last; `sums` is memory for them.
-inline void reflect(const double_matrix& a, std::span<const double> v, double tau, std::int64_t row,
-                    std::int64_t first, std::int64_t last, std::vector<double>& sums) {
-  const std::int64_t width = last - first;
-  if (width <= 0) return;
-  sums.assign(static_cast<std::size_t>(width), 0.0);
-  double* const sum = sums.data();
-  double* to = &a(row, first);
-  for (const double by : v) {
-    for (std::int64_t j = 0; j < width; ++j) sum[j] += by * to[j];
-    to += a.columns;
-  }
-  for (double& one : sums) one *= tau;
-  to = &a(row, first);
-  for (const double by : v) {
-    for (std::int64_t j = 0; j < width; ++j) to[j] -= by * sum[j];
-    to += a.columns;
-  }
-}
+void reflect(const double_matrix& a, std::span<const double> v, double tau, std::int64_t row,
+             std::int64_t first, std::int64_t last, std::vector<double>& sums);
 
 }  // namespace potl::numeric

@@ -27,6 +27,26 @@ std::optional<int> scaled(const double_matrix& a) {
   return exponent;
 }
 
+bool diagonalized(two_diagonals& b, const std::function<void(std::size_t, std::size_t)>& step) {
+  std::vector<double>&d = b.diagonal, &e = b.beside;
+  const auto is_nothing = [&](std::size_t i) {
+    const double around = std::fabs(d[i]) + std::fabs(d[i + 1]);
+    return std::fabs(e[i]) <= std::max(0x1p-53 * around, smallest);
+  };
+  std::size_t left = 30 * d.size();
+  for (std::size_t m = d.empty() ? 0 : d.size() - 1; m > 0;) {
+    if (is_nothing(m - 1)) {
+      e[--m] = 0.0;
+      continue;
+    }
+    if (left-- == 0) return false;
+    std::size_t l = m - 1;
+    while (l > 0 && !is_nothing(l - 1)) --l;
+    step(l, m);
+  }
+  return true;
+}
+
 turned::turned(std::int64_t size, const executor& workers)
     : size_(size), workers_(workers), values_(to_size(size * size)) {
   for (std::int64_t i = 0; i < size; ++i) values_[to_size(i * size + i)] = 1.0;

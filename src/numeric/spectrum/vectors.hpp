@@ -5,9 +5,10 @@
 #include <potl/numeric/detail/decomposition.hpp>
 #include <potl/numeric/detail/executor.hpp>
 
-#include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 #include <utility>
@@ -27,26 +28,7 @@ struct two_diagonals {
 
 /// Takes step(l, m) on rows l to m that nothing separates, from the last row up, until nothing is
 /// left beside the diagonal. False if that takes more than 30 steps for each row.
-template <class Step>
-bool diagonalized(two_diagonals& b, const Step& step) {
-  std::vector<double>&d = b.diagonal, &e = b.beside;
-  const auto is_nothing = [&](std::size_t i) {
-    const double around = std::fabs(d[i]) + std::fabs(d[i + 1]);
-    return std::fabs(e[i]) <= std::max(0x1p-53 * around, smallest);
-  };
-  std::size_t left = 30 * d.size();
-  for (std::size_t m = d.empty() ? 0 : d.size() - 1; m > 0;) {
-    if (is_nothing(m - 1)) {
-      e[--m] = 0.0;
-      continue;
-    }
-    if (left-- == 0) return false;
-    std::size_t l = m - 1;
-    while (l > 0 && !is_nothing(l - 1)) --l;
-    step(l, m);
-  }
-  return true;
-}
+bool diagonalized(two_diagonals& b, const std::function<void(std::size_t, std::size_t)>& step);
 
 /// c f + s g = length, c g - s f = 0. Numbers far below the smallest stay as they are.
 struct rotation {
