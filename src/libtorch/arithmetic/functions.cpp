@@ -4,14 +4,18 @@
 #include <potl/numeric/detail/ieee.hpp>
 #include <potl/numeric/elementwise.hpp>
 
+#include <array>
 #include <string>
 
 #include <ATen/ScalarOps.h>
+#include <ATen/native/TypeProperties.h>
 #include <ATen/ops/complex.h>
+#include <ATen/ops/copysign.h>
 #include <ATen/ops/imag.h>
 #include <ATen/ops/polar.h>
 #include <ATen/ops/pow_ops.h>
 #include <ATen/ops/real.h>
+#include <ATen/ops/where.h>
 
 #include "elements.hpp"
 #include "registrar.hpp"
@@ -75,12 +79,24 @@ Tensor log_to(destination to, const Tensor& x) {
   return at::complex(wide.abs().log(), wide.angle()).to(x.scalar_type());
 }
 
+/// t = sqrt((|z| + |a|) / 2) and b / 2t are the parts of the root of a + bi, exchanged below a = 0.
+Tensor complex_root(const Tensor& x) {
+  const Tensor wide = x.to(at::kComplexDouble), a = at::real(wide), b = at::imag(wide);
+  const Tensor t = (wide.abs() / 2 + a.abs() / 2).sqrt();
+  const Tensor other = at::where((t == 0) | b.isinf(), b, b / (t * 2));
+  const Tensor is_left = a < 0;
+  return at::complex(at::where(is_left, other.abs(), t),
+                     at::where(is_left, at::copysign(t, b), other))
+      .to(x.scalar_type());
+}
+
 template <unary Function>
 void register_function(registrar& r, const std::string& name) {
   r.kernel<function_of<Function>>(name, "potl's polynomial", {name + "_", name + ".out"});
 }
 
 Tensor root(destination to, const Tensor& x) {
+  if (x.is_complex()) return complex_root(x);
   return elements(
       "sqrt", {x}, to,
       [](const auto& in, auto out) { numeric::square_root(in[0], out, executor()); },
@@ -153,6 +169,20 @@ Tensor binary_to(destination to, binary function, const Tensor& x, const Tensor&
       combined_there{combination_of(function)});
 }
 
+/// exp(y log x) in double, rounded once; 1 where y is 0, and 0 where x is and the real part of y is
+/// above 0.
+Tensor complex_power(const Tensor& x, const Tensor& y) {
+  const std::array both{x, y};
+  const Tensor power = y.to(y.is_complex() ? at::kComplexDouble : at::kDouble);
+  const Tensor out = (x.to(at::kComplexDouble).log() * power).exp();
+  const Tensor is_zero = (x == 0) & (at::real(power) > 0);
+  return out.masked_fill(is_zero, 0).masked_fill(power == 0, 1).to(at::native::result_type(both));
+}
+Tensor power(destination to, const Tensor& x, const Tensor& y) {
+  if (x.is_complex() || y.is_complex()) return complex_power(x, y);
+  return binary_to(to, binary::pow, x, y);
+}
+
 template <binary Function>
 Tensor binary_of(destination to, const Tensor& x, const Tensor& y) {
   return binary_to(to, Function, x, y);
@@ -169,13 +199,14 @@ Tensor pow_scalar(destination to, keys_t keys, const Tensor& x, const Scalar& y)
   if (is_integral(x) && y.isIntegral(/*includeBool=*/true)) {
     return at::_ops::pow_Tensor_Scalar::redispatch(keys & below, x, y);
   }
-  return binary_to(to, binary::pow, x, at::native::wrapped_scalar_tensor(y));
+  if (x.is_complex() && y.equal(2)) return x * x;
+  return power(to, x, at::native::wrapped_scalar_tensor(y));
 }
 Tensor scalar_pow(keys_t keys, const Scalar& x, const Tensor& y) {
   if (x.isIntegral(/*includeBool=*/true) && is_integral(y)) {
     return at::_ops::pow_Scalar::redispatch(keys & below, x, y);
   }
-  return binary_to(nullptr, binary::pow, at::native::wrapped_scalar_tensor(x), y);
+  return power(nullptr, at::native::wrapped_scalar_tensor(x), y);
 }
 
 }  // namespace
@@ -201,7 +232,8 @@ void register_functions(registrar& r) {
   register_function<unary::erfinv>(r, "erfinv");
   register_function<unary::silu>(r, "silu");
   register_function<unary::mish>(r, "mish");
-  r.kernel<root>("sqrt", "correctly rounded", {"sqrt_", "sqrt.out"});
+  r.kernel<root>("sqrt", "correctly rounded; complex numbers: in double, rounded once",
+                 {"sqrt_", "sqrt.out"});
   r.kernel<gelu>("gelu", "potl's polynomial", {"gelu_", "gelu.out"});
   register_gradient<gradient::tanh>(r, "tanh_backward");
   register_gradient<gradient::sigmoid>(r, "sigmoid_backward");
@@ -213,11 +245,11 @@ void register_functions(registrar& r) {
   r.kernel<binary_of<binary::xlogy>>("xlogy.Tensor", note, {"xlogy.OutTensor", "xlogy_.Tensor"});
   r.kernel<xlogy_scalar>("xlogy.Scalar_Other", note);
   r.kernel<scalar_xlogy>("xlogy.Scalar_Self", note);
-  const char* power = "potl's polynomial; x^2 is x x";
-  r.kernel<but_integers<at::_ops::pow_Tensor_Tensor, binary_of<binary::pow>>>(
-      "pow.Tensor_Tensor", power, {"pow.Tensor_Tensor_out", "pow_.Tensor"});
-  r.kernel<pow_scalar>("pow.Tensor_Scalar", power, {"pow.Tensor_Scalar_out", "pow_.Scalar"});
-  r.kernel<scalar_pow>("pow.Scalar", power, {"pow.Scalar_out"});
+  const char* powers = "potl's polynomial; x^2 is x x; complex numbers: exp(y log x)";
+  r.kernel<but_integers<at::_ops::pow_Tensor_Tensor, power>>(
+      "pow.Tensor_Tensor", powers, {"pow.Tensor_Tensor_out", "pow_.Tensor"});
+  r.kernel<pow_scalar>("pow.Tensor_Scalar", powers, {"pow.Tensor_Scalar_out", "pow_.Scalar"});
+  r.kernel<scalar_pow>("pow.Scalar", powers, {"pow.Scalar_out"});
   r.composed({"ldexp.Tensor", "ldexp.out", "ldexp_"}, "mul and pow");
 }
 

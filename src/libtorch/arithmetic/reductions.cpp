@@ -14,12 +14,17 @@
 #include <ATen/ops/amax_ops.h>
 #include <ATen/ops/amin_ops.h>
 #include <ATen/ops/bincount.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/complex.h>
 #include <ATen/ops/cumprod_ops.h>
 #include <ATen/ops/cumsum_ops.h>
 #include <ATen/ops/histc_ops.h>
+#include <ATen/ops/imag.h>
 #include <ATen/ops/max_ops.h>
 #include <ATen/ops/min_ops.h>
+#include <ATen/ops/ones_like.h>
 #include <ATen/ops/prod_ops.h>
+#include <ATen/ops/real.h>
 #include <ATen/ops/sort_ops.h>
 #include <ATen/ops/sum_ops.h>
 #include <ATen/ops/view_as_complex.h>
@@ -173,12 +178,28 @@ Tensor nansum(const Tensor& x, optional_dims dims, bool keepdim, optional_type d
   return at::where(x.isnan(), at::Scalar(0), x).sum(dims, keepdim, dtype);
 }
 
+/// The first half times the second one, until one number is left; an odd one waits at the end.
+Tensor complex_product(const Tensor& x, std::int64_t dim, bool keepdim, c10::ScalarType type) {
+  Tensor left = x.to(at::kComplexDouble);
+  if (left.size(dim) == 0) left = at::cat({left, at::ones_like(left.sum(dim, true))}, dim);
+  while (left.size(dim) > 1) {
+    const std::int64_t half = left.size(dim) / 2, rest = left.size(dim) - 2 * half;
+    const Tensor products = left.narrow(dim, 0, half) * left.narrow(dim, half, half);
+    left = at::cat({products, left.narrow(dim, 2 * half, rest)}, dim);
+  }
+  return (keepdim ? left : left.squeeze(dim)).to(type);
+}
 Tensor prod_all(const Tensor& x, optional_type dtype) {
-  return reduce_to("prod", reduction::product, x, {}, false, dtype.value_or(x.scalar_type()));
+  const c10::ScalarType type = dtype.value_or(x.scalar_type());
+  if (c10::isComplexType(type)) return complex_product(x.reshape(-1), 0, false, type);
+  return reduce_to("prod", reduction::product, x, {}, false, type);
 }
 Tensor prod_dim(const Tensor& x, std::int64_t dim, bool keepdim, optional_type dtype) {
-  return reduce_to("prod", reduction::product, x, c10::IntArrayRef(dim), keepdim,
-                   dtype.value_or(x.scalar_type()));
+  const c10::ScalarType type = dtype.value_or(x.scalar_type());
+  if (c10::isComplexType(type)) {
+    return complex_product(x.dim() == 0 ? x.reshape(1) : x, dim, keepdim && x.dim() > 0, type);
+  }
+  return reduce_to("prod", reduction::product, x, c10::IntArrayRef(dim), keepdim, type);
 }
 
 void require_elements(const char* name, const Tensor& x, optional_dims dims) {
@@ -211,6 +232,15 @@ std::tuple<Tensor, Tensor> aminmax(keys_t keys, const Tensor& x, std::optional<s
 std::tuple<Tensor, Tensor> moments(const char* name, const Tensor& x, optional_dims dims,
                                    const std::optional<Scalar>& correction, bool keepdim, bool root,
                                    bool with_mean) {
+  if (x.is_complex()) {
+    const auto of = [&](const Tensor& part) {
+      return moments(name, part, dims, correction, keepdim, false, with_mean);
+    };
+    const auto [spread, mean] = of(at::real(x));
+    const auto [beside, mean_beside] = of(at::imag(x));
+    const Tensor both = spread + beside;
+    return {root ? both.sqrt() : both, with_mean ? at::complex(mean, mean_beside) : Tensor()};
+  }
   const c10::ScalarType wide = compute_type(name, x.scalar_type());
   TORCH_CHECK(!is_integral(x), name, "(): expected a floating point tensor");
   const arranged in = arrange(on_devices(name), x, dims, keepdim, wide);

@@ -79,6 +79,12 @@ def _elements() -> Iterator[Case]:
     yield _case("log", lambda z: z.log(), z)
     yield _case("cumsum", lambda z: z.cumsum(-1) + z.conj().cumsum(0), z)
     yield _case("angle", lambda z: z.angle(), z)
+    yield _case("sqrt", lambda z: z.sqrt() + (-z.real.square() + 0j).sqrt(), z)
+    for power in (0, 1, 2, 3, -1.5, 0.5, 1 - 2j):
+        yield _case(f"power of {power}", lambda z, power=power: z**power, z)
+    yield _case("power", lambda z, w: z**w, z, w)
+    yield _case("power of reals", lambda z, x: z**x, z, x)
+    yield _case("powers of numbers", lambda z: 2**z + (1 + 2j) ** z, z)
     yield _case("polar", lambda x, y: torch.polar(x.abs(), y), x, floats(3, 4))
     yield _case("parts", lambda z: torch.complex(z.imag, z.conj().imag) + z.real, z)
     yield _case("sum with a factor", lambda z, w: torch.sub(z, w.expand_as(z), alpha=3), z, w)
@@ -88,6 +94,9 @@ def _elements() -> Iterator[Case]:
 def _reductions() -> Iterator[Case]:
     a, b = floats(2, 3, 5, 2), floats(2, 5, 4, 2)
     yield _case("sum", lambda a: a.sum().sum(0) + a.sum(1, keepdim=True) * a.mean((0, -1)).sum(), a)
+    yield _case("prod", lambda a: a.prod() + a.prod(1) + a[:, :0].prod(1, keepdim=True).sum(1), a)
+    yield _case("var", lambda a: a.var() + a.var(1, correction=0) + torch.var_mean(a, 1)[1], a)
+    yield _case("std", lambda a: a.std((0, 1), keepdim=True), a)
     yield _case("norm", lambda a: a.norm() + torch.linalg.vector_norm(a, 3, dim=1), a)
     yield _case("bmm", lambda a, b: a @ b, a, b)
     yield _case("mm of conjugates", lambda a, b: a[0].conj() @ b[0].mH.mT, a, b)
