@@ -111,7 +111,7 @@ TEST_CASE("a transform of no number is the canonical one", "[fourier]") {
 }
 
 TEST_CASE("real numbers have half of the spectrum of complex ones, and come back", "[fourier]") {
-  for (const std::int64_t length : {1, 2, 5, 8, 17, 34}) {
+  for (const std::int64_t length : {1, 2, 4, 5, 6, 8, 17, 34, 60}) {
     constexpr std::size_t inner = 3;
     const auto count = static_cast<std::size_t>(length), half = count / 2 + 1;
     const std::vector<double> x = drawn(count * inner);
@@ -121,7 +121,15 @@ TEST_CASE("real numbers have half of the spectrum of complex ones, and come back
     const fourier_shape shape{1, length, inner};
     fourier(shape, fourier_kind::from_real, false, 1, x.data(), spectrum.data(), inline_executor());
     whole.resize(spectrum.size());
-    CHECK(spectrum == whole);
+    for (std::size_t i = 0; i < whole.size(); ++i) {
+      const double off = std::abs(spectrum[i] - whole[i]);
+      CHECK(off <= (count % 2 == 0 ? 1e-13 : 0.0));
+    }
+    std::vector<double> backward(spectrum.size());
+    fourier(shape, fourier_kind::from_real, true, 1, x.data(), backward.data(), inline_executor());
+    for (std::size_t i = 0; i < whole.size(); ++i) {
+      CHECK(std::abs(backward[i] - (i % 2 == 0 ? spectrum[i] : -spectrum[i])) <= 1e-13);
+    }
     // Numbers that mirror themselves: their imaginary parts are ignored.
     for (std::size_t i = 0; i < inner; ++i) {
       constexpr double inf = std::numeric_limits<double>::infinity();

@@ -96,12 +96,13 @@ class chirp {
 /// Passes where they suit, else a chirp.
 class any_length {
  public:
-  explicit any_length(std::int64_t length) : size_(length) {
+  /// `asked` is the length that an error names.
+  any_length(std::int64_t length, std::int64_t asked) : size_(length) {
     if (passes::suit(length)) {
       plain_.emplace(length);
     } else if (length > chirp::longest) {
       throw exception({errc::unsupported,
-                       "a Fourier transform of " + std::to_string(length) +
+                       "a Fourier transform of " + std::to_string(asked) +
                            " elements, which is no product of 2, 3, 5, 7, 11 and 13, would take "
                            "more than 2 GiB",
                        "give n= a length that is such a product, or at most 2^24"});
@@ -122,6 +123,47 @@ class any_length {
   std::optional<chirp> other_;
 };
 
+/// An even number n of real numbers is n / 2 complex ones, z[j] = x[2j] + x[2j + 1] i: from their
+/// transform to half of the spectrum of x, and back before the transform to z. With
+/// E = Z[k] + conj(Z[n / 2 - k]) and D = Z[k] - conj(Z[n / 2 - k]), X[k] = (E - i W^k D) / 2; back
+/// it is E + i W^k D of X. What is at n / 2 - k is the conjugate with the other sign.
+class folding {
+ public:
+  explicit folding(std::int64_t length)
+      : half_(length / 2), roots_(fourier_detail::roots_of_unity(length)) {}
+
+  void run(bool to_real, bool backward, std::int64_t lanes, std::vector<double>& re,
+           std::vector<double>& im) const {
+    const auto width = static_cast<std::size_t>(lanes);
+    const auto row = [&](std::int64_t k) { return static_cast<std::size_t>(k) * width; };
+    if (!to_real) {
+      std::copy_n(re.begin(), width, re.begin() + static_cast<std::ptrdiff_t>(row(half_)));
+      std::copy_n(im.begin(), width, im.begin() + static_cast<std::ptrdiff_t>(row(half_)));
+    }
+    const double scale = to_real ? 1.0 : 0.5, sign = to_real ? -scale : scale;
+    for (std::int64_t k = 0; 2 * k <= half_; ++k) {
+      const auto at = static_cast<std::size_t>(k);
+      const double root_re = roots_.re[at], root_im = backward ? -roots_.im[at] : roots_.im[at];
+      double *const re_k = &re[row(k)], *const im_k = &im[row(k)];
+      double *const re_m = &re[row(half_ - k)], *const im_m = &im[row(half_ - k)];
+      for (std::size_t i = 0; i < width; ++i) {
+        const double sum_re = scale * (re_k[i] + re_m[i]), sum_im = scale * (im_k[i] - im_m[i]);
+        const double off_re = re_k[i] - re_m[i], off_im = im_k[i] + im_m[i];
+        const double turned_re = sign * (root_re * off_im + root_im * off_re);
+        const double turned_im = sign * (root_im * off_im - root_re * off_re);
+        re_k[i] = sum_re + turned_re;
+        im_k[i] = sum_im + turned_im;
+        re_m[i] = sum_re - turned_re;
+        im_m[i] = turned_im - sum_im;
+      }
+    }
+  }
+
+ private:
+  std::int64_t half_;
+  numbers roots_;
+};
+
 template <class Real>
 Real rounded(double value) {
   return value == value ? static_cast<Real>(value) : std::numeric_limits<Real>::quiet_NaN();
@@ -139,21 +181,45 @@ struct side {
 };
 
 template <class Real>
-void load(const side& from, bool is_half, const Real* x, std::int64_t line, std::int64_t lane,
-          std::int64_t lanes, std::int64_t length, std::vector<double>& re,
+void load(const side& from, fourier_kind kind, bool folds, const Real* x, std::int64_t line,
+          std::int64_t lane, std::int64_t lanes, std::int64_t length, std::vector<double>& re,
           std::vector<double>& im) {
   const Real* number = x + from.at(line, 0);
+  if (kind == fourier_kind::from_real && folds) {
+    for (std::int64_t j = 0; 2 * j < length; ++j, number += 2 * from.step()) {
+      const auto to = static_cast<std::size_t>(j * lanes + lane);
+      re[to] = number[0];
+      im[to] = number[from.step()];
+    }
+    return;
+  }
   for (std::int64_t j = 0; j < from.count; ++j, number += from.step()) {
     const auto to = static_cast<std::size_t>(j * lanes + lane);
     re[to] = number[0];
     im[to] = from.parts == 2 ? number[1] : 0;
-    if (!is_half) continue;
+    if (kind != fourier_kind::to_real) continue;
     if (j == 0 || 2 * j == length) {
       im[to] = 0;
-    } else {
+    } else if (!folds) {
       const auto mirror = static_cast<std::size_t>((length - j) * lanes + lane);
       re[mirror] = re[to];
       im[mirror] = -im[to];
+    }
+  }
+}
+
+template <class Real>
+void store(const side& to, bool is_folded, Real* number, std::int64_t lane, std::int64_t lanes,
+           double factor, const std::vector<double>& re, const std::vector<double>& im) {
+  const std::int64_t count = is_folded ? to.count / 2 : to.count;
+  for (std::int64_t k = 0; k < count; ++k, number += to.step()) {
+    const auto at = static_cast<std::size_t>(k * lanes + lane);
+    number[0] = rounded<Real>(re[at] * factor);
+    if (is_folded) {
+      number += to.step();
+      number[0] = rounded<Real>(im[at] * factor);
+    } else if (to.parts == 2) {
+      number[1] = rounded<Real>(im[at] * factor);
     }
   }
 }
@@ -174,7 +240,11 @@ void transform(const fourier_shape& shape, fourier_kind kind, bool backward, dou
                   kind == fourier_kind::from_real ? 1 : 2};
   const side to{kind == fourier_kind::from_real ? half : shape.length, shape.inner,
                 kind == fourier_kind::to_real ? 1 : 2};
-  const any_length by(shape.length);
+  const bool folds = kind != fourier_kind::complex && shape.length % 2 == 0;
+  const bool to_real = kind == fourier_kind::to_real;
+  const any_length by(folds ? shape.length / 2 : shape.length, shape.length);
+  std::optional<folding> fold;
+  if (folds) fold.emplace(shape.length);
   // The memory of each thread is 32 bytes times the size: of long lines, one thread at a time.
   const executor& those = by.size() > longest_together ? inline_executor() : workers;
   // Several lines at once fill vectors, as long as they fit a cache.
@@ -185,22 +255,18 @@ void transform(const fourier_shape& shape, fourier_kind kind, bool backward, dou
     for (std::int64_t block = begin; block < end; ++block) {
       const std::int64_t first = block * most;
       const std::int64_t lanes = std::min(most, lines - first);
-      if (!memory || lanes < most) memory.emplace(by.size(), lanes);
+      if (!memory || lanes < most) memory.emplace(by.size() + 1, lanes);
       numbers& z = memory->x;
       auto& re = backward ? z.im : z.re;
       auto& im = backward ? z.re : z.im;
       for (std::int64_t lane = 0; lane < lanes; ++lane) {
-        load(from, kind == fourier_kind::to_real, x, first + lane, lane, lanes, shape.length, re,
-             im);
+        load(from, kind, folds, x, first + lane, lane, lanes, shape.length, re, im);
       }
+      if (fold && to_real) fold->run(true, backward, lanes, re, im);
       by.run(lanes, *memory);
+      if (fold && !to_real) fold->run(false, backward, lanes, re, im);
       for (std::int64_t lane = 0; lane < lanes; ++lane) {
-        Out* number = y + to.at(first + lane, 0);
-        for (std::int64_t k = 0; k < to.count; ++k, number += to.step()) {
-          const auto at = static_cast<std::size_t>(k * lanes + lane);
-          number[0] = rounded<Out>(re[at] * factor);
-          if (to.parts == 2) number[1] = rounded<Out>(im[at] * factor);
-        }
+        store(to, to_real && folds, y + to.at(first + lane, 0), lane, lanes, factor, re, im);
       }
     }
   });

@@ -11,10 +11,13 @@
 //     octant, by symmetry.
 //   - Other lengths: a convolution with the chirp exp(-pi i j^2 / length) over the next power of
 //     two that holds it (Bluestein).
+//   - An even number of real numbers is half as many complex ones, x[2j] + x[2j + 1] i, whose
+//     transform is folded with its mirror image, once after it, or before it to real numbers.
 //   - Backward is forward with real and imaginary parts exchanged before and after.
-// Cost: O(length log length) operations, and for each thread 32 bytes an element; of Bluestein's
-// convolution, an element of its power of two, which is below 4 length. Above 2^20 such elements
-// one thread computes all lines. Assumes round-to-nearest without flush-to-zero.
+// Cost: O(length log length) operations, of an even number of real numbers half as many, and for
+// each thread 32 bytes an element; of Bluestein's convolution, an element of its power of two,
+// which is below 4 length. Above 2^20 such elements one thread computes all lines. Assumes
+// round-to-nearest without flush-to-zero.
 #pragma once
 
 #include <cstdint>
@@ -39,7 +42,8 @@ enum class fourier_kind {
 /// x and y are [outer][length or half of it][inner], rounded once where y is single. They may be
 /// the same memory if both are complex doubles.
 /// Throws potl::exception: usage for a negative size, or a length of 0 or of more than 2^30;
-/// unsupported for one of more than 2^24 that has a prime factor above 13.
+/// unsupported for one of more than 2^24 that has a prime factor above 13, where an even number of
+/// real numbers counts half.
 void fourier(const fourier_shape& shape, fourier_kind kind, bool backward, double factor,
              const float* x, float* y, const executor& workers);
 void fourier(const fourier_shape& shape, fourier_kind kind, bool backward, double factor,
