@@ -184,8 +184,10 @@ def as_number(loss: Any) -> float:
     Raises:
         UsageError: It is not a single number.
     """
-    if isinstance(loss, float) or (isinstance(loss, torch.Tensor) and loss.numel() == 1):
-        return float(loss)
+    if isinstance(loss, float):
+        return loss
+    if isinstance(loss, torch.Tensor) and loss.numel() == 1:
+        return float(loss.detach())  # without, torch warns
     what = f"a tensor of shape {tuple(loss.shape)}" if isinstance(loss, torch.Tensor) else ""
     raise UsageError(
         f"step returned {what or type(loss).__name__}",

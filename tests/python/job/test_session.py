@@ -288,6 +288,21 @@ def test_a_scaler_skip_is_reported():
     assert results[0].gradient_norm == 0.0 < results[1].gradient_norm
 
 
+def test_a_loss_with_its_graph_is_reported_without_a_warning(recwarn):
+    def build():
+        built = tasks.plain()
+        built.step = built.compute_loss
+        return built
+
+    torch.set_warn_always(True)
+    try:
+        with Session.open(build, seed=7) as session:
+            run(session, 1, 1)
+    finally:
+        torch.set_warn_always(False)
+    assert not [one for one in recwarn if "scalar" in str(one.message)]
+
+
 def test_a_loss_that_is_not_finite_is_reported():
     def build():
         built = tasks.plain()
