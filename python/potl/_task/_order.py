@@ -21,14 +21,16 @@ from . import _random
 from ._reading import reading
 
 _REMEDY = (
-    "yield whole numbers below len(dataset), len(sampler) of them, that follow from "
+    "yield whole numbers below len(dataset), len(sampler) of them in every epoch, that follow from "
     "set_epoch(epoch) or from torch, random and numpy.random (their global generators, which potl "
     "seeds) alone"
 )
 
 _BATCHES = (
     "pass what a BatchSampler was given: its sampler as sampler=, its batch size as batch_size=; "
-    "let a class of your own yield the same indices one by one, and their number be its length"
+    "let a class of your own yield the same indices one by one, and their number be its length; "
+    "for batches of several sizes, let the data set return the list of a batch's samples, with "
+    "batch_size=1 and a collate_fn= that is given [batch]"
 )
 
 
@@ -43,6 +45,7 @@ class OwnOrder:
 
     def __init__(self, sampler: Any, *, seed: int, count: int) -> None:
         self._sampler = sampler
+        self._length = len(sampler)
         self._seed = seed
         self._count = count
         self._kept: tuple[int, Any] | None = None
@@ -95,9 +98,10 @@ class OwnOrder:
             ids = np.array([one.__index__() for one in drawn], dtype="<i8")
         except (AttributeError, TypeError, OverflowError):
             raise self._problem("it yields something else than indices") from None
-        if len(ids) != len(self._sampler):
+        # A length that follows the epoch would cut the steps before it otherwise.
+        if not len(ids) == self._length == len(self._sampler):
             raise self._problem(
-                f"it yields {len(ids)} indices in epoch {epoch}, its length is {len(self._sampler)}"
+                f"it yields {len(ids)} indices in epoch {epoch}, its length is {self._length}"
             )
         if len(ids) == 0 or ids.min() < 0 or ids.max() >= self._count:
             raise self._problem(f"its indices are not those of {self._count} samples")

@@ -120,6 +120,16 @@ class Counting(ByLength):
         pass
 
 
+class Growing(ByLength):
+    """More samples in each epoch, as curricula have them."""
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(range(len(self)))
+
+    def __len__(self) -> int:
+        return COUNT - 4 + self.epoch
+
+
 class Yielding(ByLength):
     def __init__(self, values: list[Any]) -> None:
         self.values = values
@@ -134,6 +144,7 @@ class Yielding(ByLength):
         (Counting(), "two draws of its first epoch differ"),
         (Yielding([0.5] * COUNT), "something else than indices"),
         (Yielding([0] * (COUNT - 1)), "its length is"),
+        (Growing(), f"yields {COUNT - 3} indices in epoch 1, its length is {COUNT - 4}"),
         (Yielding([COUNT] * COUNT), "not those of"),
         (Yielding([-1] * COUNT), "not those of"),
     ],
@@ -147,7 +158,8 @@ def test_what_is_no_order_is_refused_with_the_remedy(sampler: Any, what: str) ->
 def test_a_sampler_of_batches_is_refused_with_where_its_parts_go() -> None:
     with pytest.raises(potl.NotReplayable, match="it yields batches") as refused:
         create(lambda: task(sampler=BatchSampler(range(COUNT), 16, False)))
-    assert "batch_size=" in refused.value.problems[0].remedy
+    remedy = refused.value.problems[0].remedy
+    assert "its batch size as batch_size=" in remedy and "batches of several sizes" in remedy
 
 
 def test_a_sampler_without_length_or_beside_shuffle_is_a_usage_error() -> None:
