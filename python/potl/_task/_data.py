@@ -32,6 +32,11 @@ _SECOND_READS = 256
 # Samples that a check reads before anything is trained.
 _TRIED = 32
 
+_MAP_STYLE = (
+    "use a map-style data set, with __getitem__ and __len__: [*data] if it fits into memory, else "
+    "a class that finds sample i in its files; a step that makes its own samples takes range(n)"
+)
+
 Planned = tuple[int, int, list[int]]
 """Step, epoch and sample ids of one batch."""
 
@@ -66,7 +71,7 @@ def check_dataset(dataset: Any) -> list[Problem]:
                 what=f"{type(dataset).__name__} is an IterableDataset: its samples have no "
                 "numbers to draw",
                 where="dataset",
-                remedy="use a map-style data set, with __getitem__ and __len__",
+                remedy=_MAP_STYLE,
             )
         ]
     missing = [name for name in ("__getitem__", "__len__") if not hasattr(dataset, name)]
@@ -75,7 +80,7 @@ def check_dataset(dataset: Any) -> list[Problem]:
             Problem(
                 what=f"{type(dataset).__name__} has no {' and no '.join(missing)}",
                 where="dataset",
-                remedy="use a map-style data set, with __getitem__ and __len__",
+                remedy=_MAP_STYLE,
             )
         ]
     if len(dataset) == 0:

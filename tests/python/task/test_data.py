@@ -210,7 +210,10 @@ def test_an_iterable_dataset_is_refused_by_name():
 
     with pytest.raises(NotReplayable, match="Stream is an IterableDataset") as refusal:
         scan(Stream())
-    assert "map-style" in refusal.value.problems[0].remedy
+    remedy = refusal.value.problems[0].remedy
+    assert "map-style" in remedy and "[*data]" in remedy
+    with pytest.raises(NotReplayable, match=r"NoneType has no __getitem__.*takes range\(n\)"):
+        scan(None)
 
 
 def test_an_empty_dataset_is_refused():
