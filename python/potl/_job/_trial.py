@@ -36,6 +36,7 @@ from ._same_batches import SameBatches
 from ._scalers import Counts, lost_scaler, scaler_counts
 from ._session import Session
 from ._steps import parameters_of
+from ._structure import Structure
 from ._unused_options import reads, unused
 
 # Two forward passes of the same step may round differently on a GPU.
@@ -185,6 +186,7 @@ class _Attempt:
             first = self._open()
         with first:
             start = first.capture()
+            self._structure = Structure(first.task, start)
             head = head_of(first.task, self._build) if self._drafted else None
             problems = self._problems(first, start) if self._probe_wanted else []
             stock = self._arithmetic == _arithmetic.STOCK
@@ -429,6 +431,7 @@ class _Attempt:
             if number == 1:
                 self._left, kept = left_by(session.task), attributes(session.task)
             end = session.capture()
+            self._structure.require(step, end)
             if len(losses) == step:  # and not the first step again
                 self._rates[step] = result.rates
                 if self._drafted and are_pinned(self._arithmetic):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Recording ends where a training changes what its task consists of: no build could go on there."""
+"""A training that changes what its task consists of is refused: no build could go on there."""
 
 from __future__ import annotations
 
@@ -17,22 +17,23 @@ from torch.optim import lr_scheduler as schedules, swa_utils
 
 import potl
 
-CHANGES_AT = 5
+CHANGES_AT, EARLY = 5, 2
 
 
 class Changing(potl.Task):
     """Does something to itself before one of its steps."""
 
     change: Callable[[Any], object]
+    at = CHANGES_AT
 
     def step(self, batch: Any) -> torch.Tensor:
         self.model.steps += 1  # type: ignore[operator]
-        if int(self.model.steps) == CHANGES_AT:  # type: ignore[arg-type]
+        if int(self.model.steps) == self.at:  # type: ignore[arg-type]
             self.change()  # type: ignore[call-arg]
         return super().step(batch)
 
 
-def changing(change: Callable[[Any], object]) -> Callable[[], potl.Task]:
+def changing(change: Callable[[Any], object], at: int = CHANGES_AT) -> Callable[[], potl.Task]:
     def build() -> potl.Task:
         model = net()
         model[0].requires_grad_(False)  # type: ignore[index]
@@ -47,6 +48,7 @@ def changing(change: Callable[[Any], object]) -> Callable[[], potl.Task]:
             epochs=EPOCHS,
             scheduler=schedules.StepLR(optimizer, 2),
         )
+        task.at = at
         task.change = change.__get__(task)  # type: ignore[attr-defined]
         return task
 
@@ -86,24 +88,33 @@ def begin_an_average(task: Any) -> None:
     task.ema = swa_utils.AveragedModel(task.model)
 
 
-@pytest.mark.parametrize(
-    ("change", "where"),
-    [
-        (add_a_group, "optimizers/0/param_groups"),
-        (add_a_layer, "model/parameters/4.bias"),
-        (widen_the_head, "model/parameters/3.bias"),
-        (prune_the_head, "model/parameters/3.weight"),
-        (add_a_buffer, "model/buffers/3.mask"),
-        (change_the_optimizer, "classes/optimizers/0"),
-        (change_the_schedule, "classes/schedulers/0"),
-        (begin_an_average, "ema"),
-    ],
-)
+CHANGES = [
+    (add_a_group, "optimizers/0/param_groups"),
+    (add_a_layer, "model/parameters/4.bias"),
+    (widen_the_head, "model/parameters/3.bias"),
+    (prune_the_head, "model/parameters/3.weight"),
+    (add_a_buffer, "model/buffers/3.mask"),
+    (change_the_optimizer, "classes/optimizers/0"),
+    (change_the_schedule, "classes/schedulers/0"),
+    (begin_an_average, "ema"),
+]
+
+
+@pytest.mark.parametrize(("change", "where"), CHANGES)
 def test_a_recording_ends_at_the_first_stored_state_of_another_structure(
     change: Callable[[Any], None], where: str, tmp_path: Path
 ) -> None:
     with pytest.raises(potl.NotReplayable, match=f"the state of step 6, {where}.*build()"):
         potl.record(changing(change), tmp_path / "run", seed=7, checkpoint_every=3)
+
+
+@pytest.mark.parametrize(("change", "where"), CHANGES)
+def test_it_is_named_before_anything_is_agreed_where_the_first_steps_do_it(
+    change: Callable[[Any], None], where: str
+) -> None:
+    (problem,) = potl.check(changing(change, EARLY))
+    assert problem.where.startswith(f"the state of step 2, {where}")
+    assert "in build()" in problem.remedy
 
 
 def test_a_resumed_recording_ends_there_too(tmp_path: Path) -> None:

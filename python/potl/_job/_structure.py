@@ -47,8 +47,8 @@ class Structure:
                     what="the training changed what the task consists of",
                     where=f"the state of step {step}, {place}",
                     remedy="make every parameter, buffer, group of parameters, optimizer and "
-                    "scheduler in build(), let the step choose which of them it uses "
-                    "(requires_grad_, if), and record the run anew",
+                    "scheduler in build(), and let the step choose which of them it uses "
+                    "(requires_grad_, if)",
                 )
             )
 
