@@ -29,7 +29,7 @@ Attributes = list[dict[str, object]]
 
 def attributes(task: Task) -> Attributes:
     """What objects that could keep state have as attributes: of lists the length."""
-    return [{name: _size(value) for name, value in vars(one).items()} for one in _holders(task)]
+    return [{name: _size(value) for name, value in vars(one).items()} for one in holders_of(task)]
 
 
 def acting_later(
@@ -55,7 +55,7 @@ def acting_later(
     still: list[tuple[Any, str, Any]] = []
     lists: list[tuple[Any, str]] = []
     items: list[Any] = []
-    holders = zip(_holders(first), _holders(second), before, middle, strict=True)
+    holders = zip(holders_of(first), holders_of(second), before, middle, strict=True)
     for there, here, was, then in holders:
         for name, value in vars(there).items():
             # What the class declares is the object's own from the first assignment on.
@@ -115,8 +115,8 @@ def _problem(what: str, how: str, kept: list[tuple[Any, str]], keep_it: str) -> 
         + " what a step does, and no checkpoint holds it"
         + (f": {how}" if how else ""),
         where=", ".join(f"{type(thing).__name__}.{name}" for thing, name in kept),
-        remedy=f"{keep_it}; if it is only a log, keep it in the body of a loop around "
-        "Prover.steps()",
+        remedy=f"{keep_it}; if it is only a log, or only ends the training, keep it in the body of "
+        "a loop around Prover.steps()",
     )
 
 
@@ -130,7 +130,7 @@ def _is_list(value: object) -> TypeGuard[list[Any] | deque[Any]]:
     return isinstance(value, (list, deque))
 
 
-def _holders(task: Task) -> list[Any]:
+def holders_of(task: Task) -> list[Any]:
     """Objects in whose attributes a task could keep state. Those of torch's hide none."""
     beside = [task.loss, *task.state.values()]
     beside += [one for one in (*task.optimizers, *task.schedulers) if not is_torchs(one)]

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Containers that a checkpoint gives back as another type: a state holds lists, tuples and dicts,
-and a task that is built anew takes its own types for them only where it has some.
+"""What a checkpoint gives back in another form: a state holds lists, tuples and dicts, and tensors
+row by row. A task that is built anew takes its own types for them only where it has some.
 """
 
 from __future__ import annotations
@@ -35,6 +35,46 @@ def lost_types(trained: Task, restored: Task) -> Problem | None:
                 "keeps its type",
             )
     return None
+
+
+def lost_order(trained: Task, restored: Task) -> Problem | None:
+    """The first tensor whose elements a restored task has in another order in memory.
+
+    Eigenvectors lie in columns, a checkpoint restores rows, and stock arithmetic rounds a product
+    with them otherwise. Only worth a word where a step comes out otherwise.
+
+    Args:
+        trained: A task after some steps.
+        restored: Another one, to which a state of the first was restored.
+    """
+    here = dict(_tensors(_kept(restored), ""))
+    for path, tensor in _tensors(_kept(trained), ""):
+        found = here.get(path, tensor)
+        if found.shape == tensor.shape and _strides(found) != _strides(tensor):
+            return Problem(
+                what="the elements of a tensor that the first steps make lie in another order in "
+                "memory after they were restored, which rounds otherwise",
+                where=path,
+                remedy="keep tensor.contiguous(), for example of eigenvectors or of a transposed "
+                "matrix",
+            )
+    return None
+
+
+def _strides(tensor: torch.Tensor) -> list[int]:
+    return [step for step, size in zip(tensor.stride(), tensor.shape, strict=True) if size > 1]
+
+
+def _tensors(value: Any, path: str) -> Iterator[tuple[str, torch.Tensor]]:
+    if isinstance(value, torch.Tensor):
+        if value.layout == torch.strided:
+            yield path, value
+        return
+    items: Any = value.items() if isinstance(value, Mapping) else ()
+    if isinstance(value, (list, tuple, deque)):
+        items = enumerate(value)
+    for key, item in items:
+        yield from _tensors(item, f"{path}/{key}" if path else str(key))
 
 
 def _kept(task: Task) -> dict[str, object]:

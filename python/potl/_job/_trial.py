@@ -2,8 +2,8 @@
 """Tries a task for two steps before anything is agreed: can it be replayed, and bit for bit?
 
 Cost of a task without problems: three steps and a forward pass (a fourth step where one of its own
-leaves gradients), two builds (a third where there are schedulers), and for `Job.create` one reading
-of the data.
+leaves gradients, one more where tensors in attributes move), two builds (a third where there are
+schedulers), and for `Job.create` one reading of the data.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ from ._dormant import Attributes, acting_later, attributes
 from ._draft import Draft, draft, head_of
 from ._first_steps import are_pinned, end_of
 from ._left_gradients import added_to, left_by
-from ._lost_types import lost_types
+from ._lost_types import lost_order, lost_types
+from ._moved import acting_tensors, listed, marks_of, moved
 from ._recipe import Options, changed_options, options_of
 from ._same_batches import SameBatches
 from ._scalers import Counts, lost_scaler, scaler_counts
@@ -174,6 +175,8 @@ class _Attempt:
         self._rates: dict[int, list[float]] = {}
         self._ends: dict[int, str] = {}
         self._left: set[str] = set()
+        self._moved: list[str] = []
+        self._moving: list[str] = []
         self._read: set[str] = set()
         self._scalers: Counts = []
         self.refused: tuple[Problem, ...] = ()
@@ -303,6 +306,7 @@ class _Attempt:
         if lost is not None:
             yield lost
             return
+        reordered = lost_order(first.task, second.task)
         try:
             with scaler_counts() as scalers:
                 result = second.run_step(steps[1], second.sample_ids(steps[1]))
@@ -312,7 +316,7 @@ class _Attempt:
             yield Problem(
                 what="a step from a restored state fails, and the same step in one go does not: "
                 f"{_line(error)}",
-                where="Task",
+                where=listed(self._moved) or "Task",
                 remedy=_HIDDEN,
             )
             return
@@ -324,7 +328,7 @@ class _Attempt:
         if hidden is not None or not same_float(result.loss, losses[1]):
             reason = self._reason(steps, end, losses, hidden)
             if reason is not None:
-                yield self._added(second, middle, steps[1]) or reason
+                yield self._added(second, middle, steps[1]) or reordered or reason
                 return
 
         def changed() -> bool:
@@ -332,7 +336,9 @@ class _Attempt:
             second.run_step(steps[1], second.sample_ids(steps[1]))
             return _difference(end, second) is not None
 
-        later = acting_later(first.task, second.task, untouched, kept, changed, _KEEP_IT)
+        later = acting_later(
+            first.task, second.task, untouched, kept, changed, _KEEP_IT
+        ) or acting_tensors(second.task, self._moving, changed, _KEEP_IT)
         if later is not None:
             yield later
             return
@@ -395,7 +401,7 @@ class _Attempt:
             return Problem(
                 what="a step from a restored state differs from the same step in one go"
                 + (f" at {hidden}" if hidden else " in its loss"),
-                where="Task",
+                where=listed(self._moved) or "Task",
                 remedy=_HIDDEN,
             )
         # Two runs in stock arithmetic may round differently, and in exact arithmetic in nothing.
@@ -415,7 +421,7 @@ class _Attempt:
         after the first step.
         """
         losses, middle, skipped, kept = [], None, True, attributes(session.task)
-        options = options_of(session.task)
+        options, marks = options_of(session.task), marks_of(session.task)
         for number, step in enumerate(steps, start=1):
             self._say(f"trying step {number} in {self._arithmetic} arithmetic")
             ids = session.sample_ids(step)
@@ -430,6 +436,10 @@ class _Attempt:
             skipped = skipped and result.skipped
             if number == 1:
                 self._left, kept = left_by(session.task), attributes(session.task)
+            marks, earlier = marks_of(session.task), marks
+            if number == 1:
+                self._moved = moved(earlier, marks)
+            self._moving = moved(earlier, marks)
             end = session.capture()
             self._structure.require(step, end)
             if len(losses) == step:  # and not the first step again

@@ -1,0 +1,185 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Who is refused for hidden state is told its name, or what else makes a restored step differ."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import tasks
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch.optim.lr_scheduler import LambdaLR
+from torch.utils.data import TensorDataset
+
+import potl
+
+
+class Own(potl.Task):
+    """A step that something else than a checkpoint's contents decides."""
+
+    def step(self, batch: Any) -> torch.Tensor:
+        weight = self.weight()
+        self.optimizer.zero_grad()
+        loss = self.compute_loss(batch)
+        (weight * loss).backward()
+        self.optimizer.step()
+        return loss.detach()
+
+    def weight(self) -> Any:
+        raise NotImplementedError
+
+
+class ByCount(Own):
+    done = 0
+
+    def weight(self) -> float:
+        self.done += 1
+        return 1.0 / self.done
+
+
+class ByReplayBuffer(Own):
+    def weight(self) -> float:
+        if not hasattr(self, "memory"):
+            self.memory: list[float] = []
+        self.memory.append(0.5)
+        return sum(self.memory)
+
+
+class ByTensor(Own):
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.temperature, self.unused = torch.ones(2), torch.ones(2)
+
+    def weight(self) -> torch.Tensor:
+        self.temperature[1] *= 0.5
+        return self.temperature[1]
+
+
+class ByTeacher(Own):
+    """An average of the weights, made in build and kept beside the model."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.teacher = copy.deepcopy(self.model)
+
+    def weight(self) -> torch.Tensor:
+        with torch.no_grad():
+            for kept, now in zip(self.teacher.parameters(), self.model.parameters(), strict=True):
+                kept.lerp_(now, 0.5)
+            return 1 + next(self.teacher.parameters()).square().mean()
+
+
+class Noting(ByTeacher):
+    """The same, which nothing reads."""
+
+    def weight(self) -> float:
+        super().weight()
+        self.features = torch.ones(3)
+        return 1.0
+
+
+class BySchedule(Own):
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.sched = LambdaLR(self.optimizers[0], lambda step: 1 / (1 + step))
+
+    def step(self, batch: Any) -> torch.Tensor:
+        loss = potl.Task.step(self, batch)
+        self.sched.step()
+        return loss
+
+
+class Several(ByCount):
+    def weight(self) -> float:
+        for number in range(6):
+            setattr(self, f"log{number}", self.done)
+        return super().weight()
+
+
+def own(kind: type[Own]) -> Callable[[], potl.Task]:
+    def build() -> potl.Task:
+        model = tasks.mlp()
+        return kind(
+            model=model, optimizer=torch.optim.SGD(model.parameters(), lr=0.1),
+            dataset=TensorDataset(tasks.X, tasks.Y), loss=F.cross_entropy, batch_size=12, epochs=3,
+        )  # fmt: skip
+
+    return build
+
+
+@pytest.mark.parametrize(
+    ("kind", "where"),
+    [
+        (ByCount, "ByCount.done"),
+        (ByReplayBuffer, "ByReplayBuffer.memory"),
+        (ByTensor, "ByTensor.temperature"),
+        (BySchedule, "BySchedule.sched"),
+        (Several, ", ".join(f"Several.log{i}" for i in range(5)) + ", ..."),
+    ],
+)
+def test_attributes_that_the_steps_changed_are_named(kind: type[Own], where: str) -> None:
+    (problem,) = potl.check(own(kind))
+    assert "a step from a restored state differs" in problem.what
+    assert problem.where == where
+
+
+def test_a_tensor_that_shows_in_the_third_step_is_found_by_another_one_in_its_place() -> None:
+    (problem,) = potl.check(own(ByTeacher))
+    assert problem.what.startswith("a tensor that moves") and problem.where == "ByTeacher.teacher"
+    assert potl.check(own(Noting)) == []
+
+
+class Initialised(nn.Module):
+    """Sets its scale by the first batch."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.net, self.ready = tasks.mlp(), False
+        self.scale = nn.Parameter(torch.ones(8))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if not self.ready:
+            self.scale.data.copy_(1 / x.std(0))
+            self.ready = True
+        out: torch.Tensor = self.net(self.scale * x)
+        return out
+
+
+def test_a_flag_of_a_module_is_named() -> None:
+    (problem,) = potl.check(lambda: tasks.task(Initialised()))
+    assert problem.where == "Initialised.ready"
+
+
+class InColumns(torch.optim.SGD):
+    """Keeps what lies in memory column by column, as eigenvectors do, and goes by that."""
+
+    contiguous = False
+
+    def step(self, closure: Any = None) -> Any:
+        for parameter in self.param_groups[0]["params"]:
+            basis = self.state[parameter].setdefault("basis", torch.ones(2, 3).t())
+            if self.contiguous:
+                basis = self.state[parameter]["basis"] = basis.contiguous()
+            parameter.grad.mul_(0.5 if basis.is_contiguous() else 0.25)
+        return super().step(closure)
+
+
+class InRows(InColumns):
+    contiguous = True
+
+
+def with_optimizer(kind: type[InColumns]) -> potl.Task:
+    model = tasks.mlp()
+    task: potl.Task = tasks.task(model, kind(model.parameters(), lr=0.1))
+    return task
+
+
+def test_another_order_in_memory_is_named_with_its_remedy() -> None:
+    (problem,) = potl.check(lambda: with_optimizer(InColumns))
+    assert problem.where == "optimizers/0/state/0/basis"
+    assert "another order in memory" in problem.what and "contiguous()" in problem.remedy
+    assert potl.check(lambda: with_optimizer(InRows)) == []
