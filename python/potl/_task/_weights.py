@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from .. import _core
-from .._base._errors import MismatchError, UsageError
+from .._base._errors import MalformedError, MismatchError, UsageError
 from ._capture import modules_of
 from ._values import DTYPES, tensor_of
 
@@ -52,13 +52,22 @@ def load_weights(model: nn.Module, path: str | os.PathLike[str]) -> None:
             if own.dtype != tensor.dtype or own.shape != tensor.shape:
                 raise MismatchError(
                     f"init: {key} is {DTYPES[tensor.dtype]}{list(tensor.shape)} in the file, "
-                    f"{DTYPES.get(own.dtype, own.dtype)}{list(own.shape)} in the model"
+                    f"{DTYPES.get(own.dtype, own.dtype)}{list(own.shape)} in the model",
+                    "leave it out of the file, so that it keeps its own initial value, or copy in "
+                    "build() what fits, without init=",
                 )
             own.copy_(tensor)
 
 
 def _read(path: str) -> dict[str, torch.Tensor]:
-    file = _core.SafetensorsFile.open(path)
+    try:
+        file = _core.SafetensorsFile.open(path)
+    except MalformedError as error:
+        raise MalformedError(
+            f"init={path!r} is no file that can be read: {error.message}",
+            "pass a safetensors file; for one of torch.save leave init= out, and in build() call "
+            "model.load_state_dict(torch.load(path)) and model.train()",
+        ) from error
     names = file.names()
     if "potl.state" not in names:
         return {name: _tensor(*file.tensor(name)) for name in names}

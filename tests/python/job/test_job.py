@@ -435,5 +435,10 @@ def test_weights_from_a_file_replace_those_of_the_same_name(tmp_path):
     with pytest.raises(UsageError, match=r"9\.weight"):
         create(build)
     save_file({"0.weight": torch.ones(6, 8, dtype=torch.float64)}, str(path))
-    with pytest.raises(MismatchError, match="float64"):
+    with pytest.raises(MismatchError, match="float64") as refused:
         create(build)
+    assert "leave it out of the file" in refused.value.remedy
+    torch.save(tasks.mlp().state_dict(), path)
+    with pytest.raises(MalformedError, match="is no file that can be read") as refused:
+        create(build)
+    assert "model.load_state_dict(torch.load(path))" in refused.value.remedy
