@@ -184,7 +184,7 @@ def describe(error: BaseException) -> tuple[str, str]:
     if not message:
         message = name
     elif not type(error).__module__.startswith("potl"):
-        message = f"{name}: {message}{_place_of(error)}"
+        message = "; ".join([f"{name}: {message}{_place_of(error)}", *_notes_of(error)])
     remedy = getattr(error, "remedy", "")
     if isinstance(error, ImportError) and "potl._core" in message:
         remedy = "potl doctor says what is wrong with this installation"
@@ -206,6 +206,11 @@ def _place_of(error: BaseException) -> str:
     """Where it comes from: the last line that is in no library."""
     places = _own_frames(error) or traceback.extract_tb(error.__traceback__)
     return f" ({Path(places[-1].filename).name}:{places[-1].lineno})" if places else ""
+
+
+def _notes_of(error: BaseException) -> list[str]:
+    notes = getattr(error, "__notes__", None)
+    return [one for one in notes if isinstance(one, str)] if isinstance(notes, list) else []
 
 
 def _of_the_parser(error: Exception) -> tuple[str, str]:

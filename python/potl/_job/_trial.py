@@ -17,8 +17,9 @@ import torch
 
 from .. import _core
 from .._arithmetic import _arithmetic
-from .._base._errors import MismatchError, NotReplayable, NotReproducible, Problem
+from .._base._errors import MismatchError, NotReplayable, NotReproducible, PotlError, Problem
 from .._task._capture import is_torchs
+from .._task._collated import form_of
 from .._task._data import check_reads
 from .._task._portable import Watcher
 from .._task._schedule import own_order
@@ -431,6 +432,9 @@ class _Attempt:
             except NotReproducible as error:
                 self.refused = _refused(session, step, ids, error, self._arithmetic)
                 raise
+            except Exception as error:
+                _tell_batch(error, session, step, ids)
+                raise
             self._read |= read
             losses.append(result.loss)
             skipped = skipped and result.skipped
@@ -485,6 +489,14 @@ def _refused(
     if (error.message, error.remedy) not in causes:
         return (_obstacle(error.message, error.remedy),)
     return tuple(_obstacle(*cause) for cause in causes)
+
+
+def _tell_batch(error: Exception, session: Session, step: int, ids: list[int]) -> None:
+    """Adds to an error of the task's code what its step was given: torch names no input."""
+    if isinstance(error, PotlError) or not hasattr(error, "add_note"):  # Python 3.11 has it
+        return
+    with contextlib.suppress(Exception):
+        error.add_note(f"step {step} was given the batch {form_of(session.batch(step, ids))}")
 
 
 def _difference(before: _core.State, session: Session) -> str | None:

@@ -15,6 +15,9 @@ from ._records import fields_of, with_fields
 # What a collated batch lists one by one, for each sample. Targets of detectors are dicts, the last.
 _IN_LISTS = (str, bytes, int, float, Mapping)
 
+# Of a container, in a message.
+_TOLD = 6
+
 
 def batch_length(batch: Any, *, in_maps: bool = True) -> int:
     """Samples in a collated batch: the size of dimension 0 of its first tensor.
@@ -39,6 +42,18 @@ def batch_length(batch: Any, *, in_maps: bool = True) -> int:
             return 0  # lists of images and of their targets: no tensor counts samples
         return next((n for n in map(length, _targets_last(batch)) if n), 0)
     return 0
+
+
+def form_of(batch: Any) -> str:
+    """Types and shapes of what is in a collated batch, as a message names them."""
+    if isinstance(batch, torch.Tensor):
+        return f"{str(batch.dtype).removeprefix('torch.')}{list(batch.shape)}"
+    if isinstance(batch, Mapping):
+        return f"{{{', '.join(f'{key}: {form_of(batch[key])}' for key in [*batch][:_TOLD])}}}"
+    if isinstance(batch, (list, tuple)):
+        more = ["..."] if len(batch) > _TOLD else []
+        return f"[{', '.join([*map(form_of, batch[:_TOLD]), *more])}]"
+    return type(batch).__name__
 
 
 def split_batch(batch: Any, parts: int) -> list[tuple[Any, float]]:

@@ -79,6 +79,15 @@ def test_an_error_of_many_lines_with_control_characters_stays_one_line(
     assert line.startswith("potl: ValueError: a b\\u001b[2J (test_exit_codes.py:")
 
 
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="exceptions have notes from Python 3.11")
+def test_the_line_has_what_was_noted_of_an_error(capsys: pytest.CaptureFixture[str]) -> None:
+    error = RuntimeError("no such dtype")
+    error.add_note("step 1 was given\nthe batch")
+    perform(fails_with(error), json=False, debug=False)
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "); step 1 was given the batch (--debug" in line
+
+
 def test_a_log_of_strangers_words_moves_no_cursor(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

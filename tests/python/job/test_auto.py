@@ -14,6 +14,7 @@ from torch import nn
 
 import potl
 from potl._arithmetic import _arithmetic, _deterministic, _library
+from potl._task._collated import form_of
 
 pytest.importorskip("potl._torch", reason="potl was built without torch")
 
@@ -161,8 +162,26 @@ def test_a_step_that_fails_in_the_exact_arithmetic_alone_is_no_reason_to_refuse(
 
 def test_a_step_that_always_fails_raises_what_it_raises(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Choosy, "everywhere", True)
-    with pytest.raises(RuntimeError, match="not here"):
+    with pytest.raises(RuntimeError, match="not here") as error:
         create(build_choosy)
+    if hasattr(error.value, "__notes__"):  # from Python 3.11
+        (note,) = error.value.__notes__
+        assert note == "step 1 was given the batch [float32[16, 16], int64[16]]"
+
+
+@pytest.mark.parametrize(
+    ("batch", "text"),
+    [
+        (
+            {"ids": torch.zeros(2, 3, dtype=torch.int64), "names": ["a", "b"]},
+            "{ids: int64[2, 3], names: [str, str]}",
+        ),
+        ([torch.zeros(()), None], "[float32[], NoneType]"),
+        ((1,) * 7, "[int, int, int, int, int, int, ...]"),
+    ],
+)
+def test_a_batch_is_named_by_types_and_shapes(batch: Any, text: str) -> None:
+    assert form_of(batch) == text
 
 
 def test_stock_by_choice_is_explained_once(caplog: pytest.LogCaptureFixture) -> None:
