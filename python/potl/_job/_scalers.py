@@ -18,26 +18,32 @@ Counts = list[dict[str, object]]
 
 @contextlib.contextmanager
 def scaler_counts() -> Iterator[Counts]:
-    """The states of all gradient scalers that this thread updates meanwhile, filled in at the end.
+    """The states of all gradient scalers that this thread uses meanwhile, filled in at the end.
 
-    torch calls nobody when a scaler is updated, and one in a global variable is found in no task.
+    torch calls nobody when a scaler is used, and one in a global variable is found in no task. A
+    subclass may update in its own way, and still scales or steps as torch's does.
     """
     kind, thread = torch.amp.GradScaler, threading.get_ident()
-    before: Any = kind.update
-    used: list[torch.amp.GradScaler] = []
+    before = {name: getattr(kind, name) for name in ("scale", "step", "update")}
+    used: dict[int, torch.amp.GradScaler] = {}
     found: Counts = []
 
-    def update(self: torch.amp.GradScaler, *args: Any, **options: Any) -> None:
-        before(self, *args, **options)
-        if threading.get_ident() == thread:
-            used.append(self)
+    def noting(method: Any) -> Any:
+        def noted(self: torch.amp.GradScaler, *args: Any, **options: Any) -> Any:
+            if threading.get_ident() == thread:
+                used[id(self)] = self
+            return method(self, *args, **options)
 
-    kind.update = update  # type: ignore[method-assign]
+        return noted
+
+    for name, method in before.items():
+        setattr(kind, name, noting(method))
     try:
         yield found
     finally:
-        kind.update = before  # type: ignore[method-assign]
-        found += [one.state_dict() for one in used]
+        for name, method in before.items():
+            setattr(kind, name, method)
+        found += [one.state_dict() for one in used.values()]
 
 
 def lost_scaler(before: Counts, after: Counts) -> Problem | None:
