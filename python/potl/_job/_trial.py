@@ -104,6 +104,7 @@ def run_trial(
     """
     auto = arithmetic == _arithmetic.AUTO
     obstacles: tuple[Problem, ...] = ()
+    failed = False
     try:
         if auto:
             obstacles = tuple(_arithmetic.missing())
@@ -124,8 +125,9 @@ def run_trial(
             # What fails in any arithmetic is raised by the attempt that follows.
             text = f"a step fails in {chosen}: {_line(error)}"
             obstacles = (_obstacle(text, "if it does not in stock arithmetic, please report it"),)
+            failed = True
         stock = _Attempt(build, seed, _arithmetic.STOCK, probe=probe, drafted=drafted, say=say)
-        return replace(stock.run(), obstacles=obstacles)
+        return replace(stock.run(step=failed), obstacles=obstacles)
     except NotReplayable as error:
         return Trial(arithmetic=arithmetic, problems=error.problems)
     except NotReproducible as error:
@@ -182,8 +184,12 @@ class _Attempt:
         self._scalers: Counts = []
         self.refused: tuple[Problem, ...] = ()
 
-    def run(self) -> Trial:
-        """Raises what the task's code raises."""
+    def run(self, *, step: bool = False) -> Trial:
+        """Raises what the task's code raises.
+
+        Args:
+            step: Whether to run a step even where nothing has to be known of it.
+        """
         watcher = Watcher()
         self._say("building the task")
         with watcher if self._drafted else contextlib.nullcontext():
@@ -194,9 +200,8 @@ class _Attempt:
             head = head_of(first.task, self._build) if self._drafted else None
             problems = self._problems(first, start) if self._probe_wanted else []
             stock = self._arithmetic == _arithmetic.STOCK
-            if not self._probe_wanted and not (
-                stock and all(map(is_torchs, first.task.optimizers))
-            ):
+            known = stock and not step and all(map(is_torchs, first.task.optimizers))
+            if not self._probe_wanted and not known:
                 self._two_steps(first, (1,))
             if not problems and self._not_updated is not None:
                 self._update(first, self._not_updated)
@@ -277,8 +282,6 @@ class _Attempt:
             return
         steps = (1, 2) if first.task.steps > 1 else (1, 1)
         middle, end, losses, kept = self._two_steps(first, steps)
-        if not first.task._depended and not overrides(first.task, "step"):
-            raise no_gradient()
         useless = unused(first.task, self._read)
         if useless is not None:
             yield useless
@@ -451,6 +454,8 @@ class _Attempt:
                 if self._drafted and are_pinned(self._arithmetic):
                     self._ends[step] = end_of(end, result.loss)
             middle = middle or end
+        if not session.task._depended and not overrides(session.task, "step"):
+            raise no_gradient()
         assert middle is not None
         self._state_bytes = end.nbytes
         self._stepped = changed_options(options, session.task)

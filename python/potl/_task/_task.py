@@ -412,7 +412,10 @@ class Task:
                     raise UsageError(
                         "an optimizer steps tensors that are not parameters of the model",
                         "make the optimizer from the model that the task trains, after moving it "
-                        "to its device, and make other trained tensors nn.Parameters of it",
+                        "to its device. A module that is trained beside it, such as a loss with "
+                        "centers, becomes an attribute of it (model.centers = loss; a Sequential "
+                        "would call it, so put that into a module of your own), and other trained "
+                        "tensors become nn.Parameters of it",
                     )
 
 

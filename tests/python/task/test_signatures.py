@@ -20,8 +20,12 @@ import potl
 from potl._job._session import Session
 
 
-def create(kind: type[potl.Task] = potl.Task, loss: Any = F.cross_entropy) -> potl.Job:
-    return potl.Job.create(lambda: task(kind, loss), seed=1, checkpoint_every=2, progress=False)
+def create(
+    kind: type[potl.Task] = potl.Task, loss: Any = F.cross_entropy, *, check: bool = True
+) -> potl.Job:
+    return potl.Job.create(
+        lambda: task(kind, loss), seed=1, checkpoint_every=2, check=check, progress=False
+    )
 
 
 def task(kind: type[potl.Task] = potl.Task, loss: Any = F.cross_entropy) -> potl.Task:
@@ -103,10 +107,46 @@ def test_a_reduction_that_is_only_taken_by_name_is_given_by_name() -> None:
 def test_a_loss_that_gives_no_gradient_is_refused_with_what_to_write(
     loss: Any, message: str, remedy: str
 ) -> None:
-    with pytest.raises(potl.UsageError) as raised:
-        create(loss=loss)
-    assert message in raised.value.message
-    assert remedy in raised.value.remedy
+    for check in (True, False):
+        with pytest.raises(potl.UsageError) as raised:
+            create(loss=loss, check=check)
+        assert message in raised.value.message
+        assert remedy in raised.value.remedy
+
+
+class Centers(nn.Module):
+    """A loss that is trained, too."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(2, 2))
+
+    def forward(self, output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+        return F.cross_entropy(output @ self.weight, target)
+
+
+class Wrapped(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.net = nn.Linear(4, 2)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        out: torch.Tensor = self.net(x)
+        return out
+
+
+def test_a_loss_that_is_trained_becomes_a_part_of_the_model() -> None:
+    def build(*, inside: bool) -> potl.Task:
+        model, loss = Wrapped(), Centers()
+        if inside:
+            model.centers = loss
+        trained = [*model.net.parameters(), *loss.parameters()]
+        data = TensorDataset(torch.ones(8, 4), torch.zeros(8, dtype=torch.int64))
+        return potl.Task(model, torch.optim.SGD(trained), data, loss, batch_size=4, epochs=1)
+
+    with pytest.raises(potl.UsageError, match=r"parameters of the model .*model\.centers = loss"):
+        potl.check(lambda: build(inside=False))
+    assert potl.check(lambda: build(inside=True)) == []
 
 
 def test_a_batch_may_have_no_loss() -> None:
