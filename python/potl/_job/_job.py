@@ -297,7 +297,9 @@ class Job:
             return found
         if session.step == 0 and session.capture().digest() != core.initial_state:
             found.append(
-                "the initial state is not the agreed one"
+                "the initial state is not the agreed one (if a model is made outside build, make "
+                "it inside, where potl seeds what it draws; if a file brings weights, use the same "
+                "file)"
                 if fields["initial_state"]["source"] == "seed"
                 else "the initial state is not the agreed one: the seed does not determine it on "
                 "every machine, so the file beside the job (.initial.safetensors) is needed"

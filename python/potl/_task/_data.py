@@ -331,7 +331,10 @@ def _collated(samples: list[Any], ids: Sequence[int]) -> Any:
     else:
         said = f"{type(cause).__name__}: {cause}".splitlines()[0]
         what = f"samples such as dataset[{ids[0]}] do not make a batch ({said})"
-        remedy = "pass collate_fn=, which makes a batch of tensors of a list of samples"
+        remedy = (
+            "pass transform=, which makes tensors of a sample, or collate_fn=, which makes a batch "
+            "of a list of samples; arrays of all inputs and all labels are TensorDataset(x, y)"
+        )
     raise NotReplayable(Problem(what=what, where="dataset", remedy=remedy))
 
 

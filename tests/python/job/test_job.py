@@ -201,7 +201,7 @@ DIFFERENCES = {
     other_data: "other samples or labels than agreed (if code draws them, as random_split does",
     rate: "optimizers/0/groups/0/lr is 0.2, agreed was 0.1",
     decay: "weight_decay is 0.1, agreed was 0",
-    initial: "initial state",
+    initial: "initial state is not the agreed one (if a model is made outside build, make it",
     grad_clip: "grad_clip is 1.0, agreed was None",
     flag: "model/structure",
     steps: "epochs is 2, agreed was 3",

@@ -249,3 +249,8 @@ def test_samples_that_make_no_batch_are_refused_with_the_remedy(hole: Any, what:
     with pytest.raises(potl.NotReplayable, match=what) as refused:
         create(build)
     assert "collate_fn=" in str(refused.value)
+
+
+def test_arrays_of_inputs_and_labels_are_no_data_set_and_make_one() -> None:
+    with pytest.raises(potl.NotReplayable, match=r"TensorDataset\(x, y\)"):
+        create(lambda: task(dataset=tuple(tasks.DATA.tensors)))
