@@ -405,6 +405,12 @@ class Task:
                     "load_state_dict",
                     "give the class both methods",
                 )
+        methods = ("state_dict", "load_state_dict")
+        if self.ema is not None and not all(hasattr(self.ema, name) for name in methods):
+            raise UsageError(
+                f"ema is a {type(self.ema).__name__} without state_dict and load_state_dict",
+                "give the class both methods, or pass torch.optim.swa_utils.AveragedModel(model)",
+            )
         own = {id(p) for p in self.model.parameters()}
         for optimizer in self.optimizers:
             for group in optimizer.param_groups:

@@ -36,6 +36,7 @@ MISTAKES = {
     "grad_clip is 0": {"grad_clip": 0},
     "the task has no loss": {"loss": None},
     "without state_dict": {"state": {"x": object()}},
+    "ema is a object without state_dict": {"ema": object()},
 }
 
 
