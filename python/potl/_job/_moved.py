@@ -9,19 +9,18 @@ import contextlib
 import inspect
 from collections import deque
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from types import FunctionType, MethodType, ModuleType
+from typing import Any, TypeAlias
 
 import torch
 
 from .._base._errors import Problem
+from .._task._capture import is_torchs
 from .._task._task import Task
 from ._dormant import holders_of
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-# Of lists and tensors, of which more would only take longer.
-_FIRST = 64
+# Of containers and tensors, of which more would only take longer; and how deep they are looked at.
+_FIRST, _DEPTH = 64, 3
 # Attributes that are named.
 _NAMED = 5
 
@@ -29,53 +28,51 @@ _NAMED = 5
 _PARTS = {*inspect.signature(Task).parameters, "optimizers", "schedulers", "_depended"}
 _HELD = {"_parameters", "_buffers", "_modules", "state", "param_groups", "_opt_called"}
 
-Marks = dict[str, object]
-"""By class and name of an attribute, what tells whether it was changed."""
+_Path: TypeAlias = "tuple[object, ...]"
+"""The number of an object, class and name of its attribute, keys in it."""
+
+Marks: TypeAlias = "dict[_Path, object]"
+"""What tells whether a value was changed."""
 
 
 def marks_of(task: Task) -> Marks:
-    """What the attributes of the task's objects are now."""
-    found: Marks = {}
-    for one in holders_of(task):
-        held = _PARTS if one is task else {*_HELD, *_of_its_state(one)}
-        for name, value in vars(one).items():
-            if name not in held:
-                found.setdefault(f"{type(one).__name__}.{name}", []).append(_mark(value, 3))  # type: ignore[attr-defined]
-    return found
+    """What is in the attributes of the task's objects now."""
+    return {path: _mark(value) for path, value in _values(task)}
 
 
-def moved(before: Marks, after: Marks) -> list[str]:
-    """The names of attributes that were changed or made in between."""
-    return [name for name, mark in after.items() if mark != before.get(name)]
+def moved(before: Marks, after: Marks) -> list[_Path]:
+    """Where something was changed or made in between."""
+    return [path for path, mark in after.items() if mark != before.get(path)]
 
 
-def listed(names: list[str]) -> str:
-    """The first of them."""
+def listed(paths: list[_Path]) -> str:
+    """The names of the first attributes."""
+    names = [*dict.fromkeys(str(path[1]) for path in paths)]
     more = ["..."] if len(names) > _NAMED else []
     return ", ".join(names[:_NAMED] + more)
 
 
 def acting_tensors(
-    task: Task, names: list[str], changed: Callable[[], bool], keep_it: str
+    task: Task, paths: list[_Path], changed: Callable[[], bool], keep_it: str
 ) -> Problem | None:
     """What is wrong if tensors in attributes decide what a step does.
 
     Args:
         task: Has trained; the tensors are changed, and put back.
-        names: Of attributes that a step changed which was not the first: a cache stays.
+        paths: What a step changed that was not the first: a cache stays.
         changed: Whether a step of the task from a restored state ends in another state.
         keep_it: The remedy.
     """
-    found: dict[str, list[torch.Tensor]] = {}
-    for one in holders_of(task):
-        for name in vars(one):
-            if (full := f"{type(one).__name__}.{name}") in names:
-                found.setdefault(full, []).extend(_tensors(vars(one)[name], 3))
-    found = {name: tensors for name, tensors in found.items() if tensors}
+    among = set(paths)
+    found = {
+        path: value.detach()
+        for path, value in _values(task)
+        if path in among and isinstance(value, torch.Tensor) and _is_plain(value)
+    }
     if not found:
         return None
     with torch.no_grad():
-        before = [(tensor, tensor.clone()) for each in found.values() for tensor in each]
+        before = [(tensor, tensor.clone()) for tensor in found.values()]
         for tensor, _ in before:
             tensor.mul_(1.5).add_(1)
         acts = False
@@ -93,39 +90,50 @@ def acting_tensors(
     )
 
 
-def _tensors(value: Any, depth: int) -> Iterator[torch.Tensor]:
-    if isinstance(value, torch.Tensor):
-        if value.is_floating_point() and value.layout == torch.strided and not value.is_inference():
-            yield value.detach()
-        return
-    for one in _parts(value) if depth else ():
-        yield from _tensors(one, depth - 1)
+def _values(task: Task) -> Iterator[tuple[_Path, object]]:
+    for number, one in enumerate(holders_of(task)):
+        held = _PARTS if one is task else {*_HELD, *_of_its_state(one)}
+        for name, value in vars(one).items():
+            if name not in held:
+                yield from _leaves(value, (number, f"{type(one).__name__}.{name}"), _DEPTH)
 
 
-def _parts(value: Any) -> list[Any]:
-    """The last values of a container, or of an object's state."""
-    if callable(getattr(value, "state_dict", None)) and not isinstance(value, type):
-        value = value.state_dict()
-    if isinstance(value, dict):
-        value = [*value.values()]
-    return [*value][-_FIRST:] if isinstance(value, (list, tuple, deque)) else []
-
-
-def _of_its_state(thing: Any) -> Iterable[str]:
+def _of_its_state(thing: Any) -> Iterator[str]:
     """Names of attributes that its state holds under the same name."""
-    if isinstance(thing, (torch.nn.Module, torch.optim.Optimizer)):
-        return ()
-    state = thing.state_dict() if hasattr(thing, "state_dict") else None
-    return state if isinstance(state, dict) else ()
+    if not isinstance(thing, (torch.nn.Module, torch.optim.Optimizer)):
+        yield from _parts(thing, only_state=True)
 
 
-def _mark(value: Any, depth: int) -> object:
+def _leaves(value: Any, path: _Path, depth: int) -> Iterator[tuple[_Path, object]]:
+    parts = _parts(value) if depth else {}
+    yield path, len(value) if isinstance(value, (list, tuple, deque, dict)) else value
+    for key in [*parts][-_FIRST:]:
+        yield from _leaves(parts[key], (*path, key), depth - 1)
+
+
+def _parts(value: Any, *, only_state: bool = False) -> dict[Any, Any]:
+    """What is in a container, or in an object."""
+    if isinstance(value, (list, tuple, deque)):
+        return dict(enumerate(value))
+    if isinstance(value, dict):
+        return value
+    if isinstance(value, (type, torch.Tensor, FunctionType, MethodType, ModuleType)):
+        return {}
+    with contextlib.suppress(Exception):
+        if isinstance(state := value.state_dict(), dict):
+            return state
+    return {} if only_state or is_torchs(value) else getattr(value, "__dict__", {})
+
+
+def _mark(value: object) -> object:
     if value is None or isinstance(value, (bool, int, float, str)):
         return repr(value)  # of NaN, too
-    if isinstance(value, torch.Tensor):
-        if value.layout != torch.strided or value.is_inference():
-            return id(value)
-        few = value.numel() <= _FIRST and value.device.type != "meta"
-        return value.tolist() if few else (value.data_ptr(), value._version)
-    size = len(value) if isinstance(value, (list, tuple, deque, dict)) else id(value)
-    return size, [_mark(one, depth - 1) for one in _parts(value)] if depth else None
+    if not (isinstance(value, torch.Tensor) and _is_plain(value, any_type=True)):
+        return id(value)
+    return value.tolist() if value.numel() <= _FIRST else (value.data_ptr(), value._version)
+
+
+def _is_plain(tensor: torch.Tensor, *, any_type: bool = False) -> bool:
+    """Whether its numbers can be read, and be others."""
+    plain = tensor.layout == torch.strided and not (tensor.is_meta or tensor.is_inference())
+    return plain and (any_type or tensor.is_floating_point())

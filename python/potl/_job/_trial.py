@@ -178,8 +178,8 @@ class _Attempt:
         self._rates: dict[int, list[float]] = {}
         self._ends: dict[int, str] = {}
         self._left: set[str] = set()
-        self._moved: list[str] = []
-        self._moving: list[str] = []
+        self._moved: list[tuple[object, ...]] = []
+        self._moving: list[tuple[object, ...]] = []
         self._read: set[str] = set()
         self._scalers: Counts = []
         self.refused: tuple[Problem, ...] = ()

@@ -82,6 +82,45 @@ class Noting(ByTeacher):
         return 1.0
 
 
+class Shadow:
+    """Averages as scripts keep them, beside what they are averages of."""
+
+    def __init__(self, model: nn.Module) -> None:
+        self.model = model
+        self.kept = {name: p.detach().clone() for name, p in model.named_parameters()}
+
+    def update(self) -> None:
+        for name, parameter in self.model.named_parameters():
+            self.kept[name] = 0.5 * self.kept[name] + 0.5 * parameter.detach()
+
+
+class ByShadow(Own):
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.shadow = Shadow(self.model)
+
+    def step(self, batch: Any) -> torch.Tensor:
+        loss = super().step(batch)
+        self.shadow.update()
+        return loss
+
+    def weight(self) -> torch.Tensor:
+        return 1 + self.shadow.kept["0.weight"].square().mean()
+
+
+class Mixed(ByCount):
+    """Holds what it reads beside what it counts."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.notes: list[Any] = [torch.zeros(2), torch.ones(2)]
+
+    def weight(self) -> torch.Tensor:
+        self.notes[0] += 1
+        first: torch.Tensor = self.notes[1][0]
+        return first
+
+
 class BySchedule(Own):
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
@@ -118,6 +157,7 @@ def own(kind: type[Own]) -> Callable[[], potl.Task]:
         (ByReplayBuffer, "ByReplayBuffer.memory"),
         (ByTensor, "ByTensor.temperature"),
         (BySchedule, "BySchedule.sched"),
+        (ByShadow, "ByShadow.shadow"),
         (Several, ", ".join(f"Several.log{i}" for i in range(5)) + ", ..."),
     ],
 )
@@ -131,6 +171,7 @@ def test_a_tensor_that_shows_in_the_third_step_is_found_by_another_one_in_its_pl
     (problem,) = potl.check(own(ByTeacher))
     assert problem.what.startswith("a tensor that moves") and problem.where == "ByTeacher.teacher"
     assert potl.check(own(Noting)) == []
+    assert potl.check(own(Mixed)) == []
 
 
 class Initialised(nn.Module):
