@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 Name = Literal["trainer", "auditor"]
 # What a line has around a message.
 _FRAME = 1 << 16
+# Disputes that are gone on with where they were: whoever has the lines of an older one may send
+# them, and takes away no newer one.
+_MOST_GAMES = 4
 NAMES: tuple[Name, Name] = ("trainer", "auditor")
 
 
@@ -33,14 +36,14 @@ class Seat:
     def __init__(self, party: Party, referee: _core.PublicKey) -> None:
         self.party = party
         self.referee = referee
-        self._game: _Game | None = None
+        self._games: list[_Game] = []  # the one that was heard of last first
         self.line_bytes = 0
         """The most that the next line can have."""
 
     def hear(self, keys: Mapping[Name, _core.PublicKey], after: int, lines: Sequence[str]) -> int:
         """Follows the lines of a dispute, of which `after` came before. How many it holds then: 0
-        where these do not continue what it holds. That stays, whoever sends others: only lines from
-        the beginning, all of them the referee's, put another dispute in its place.
+        where these do not continue what it holds. Which dispute they belong to, the first of them
+        says, if it is held; what is held of others stays.
 
         Args:
             keys: Of both parties. Who the other one is, is the referee's affair.
@@ -52,9 +55,12 @@ class Seat:
             MalformedError, MismatchError, LimitError: These are not lines of a dispute about this
                 job, or not this referee's.
         """
-        game = self._game
-        if after == 0 and lines and not (game and game.has(lines[0])):
-            game = _Game(self.party, self.referee, keys, lines[0])
+        first = lines[0] if lines else ""
+        game = next((one for one in self._games if one.has(first)), None)
+        if game is None and after > 0:
+            game = self._game  # the first of them may continue what was heard last
+        if game is None and after == 0 and lines:
+            game = _Game(self.party, self.referee, keys, first)
             game.follow(lines)
         elif game is None or not 0 <= after <= len(game.lines):
             return 0
@@ -64,11 +70,16 @@ class Seat:
             except (MalformedError, MismatchError, LimitError):
                 if after > 0:
                     return 0
-                game = _Game(self.party, self.referee, keys, lines[0])
+                game = _Game(self.party, self.referee, keys, first)
                 game.follow(lines)
-        self._game = game
+        others = [one for one in self._games if one is not game and not one.has(first)]
+        self._games = [game, *others][:_MOST_GAMES]
         self.line_bytes = 4 * game.player.proceedings.message_bytes // 3 + _FRAME
         return len(game.lines)
+
+    @property
+    def _game(self) -> _Game | None:
+        return self._games[0] if self._games else None
 
     @property
     def is_over(self) -> bool:

@@ -15,7 +15,7 @@ from arguing import Case
 
 import potl
 from potl import _core
-from potl._dispute._seat import Seat
+from potl._dispute._seat import NAMES, Seat, setting_of
 from potl._dispute._there import PIECE
 from potl._serve._app import endpoints
 from potl._serve._limits import ServeLimits, Waits
@@ -93,6 +93,26 @@ def test_what_a_stranger_sends_takes_no_dispute_away(ask: Ask, lines: list[str])
         assert ask(text_of(lines[9:10]), after=9, more=True).json()["lines"] > held
 
 
+def test_who_has_lines_of_an_older_dispute_takes_no_dispute_away(
+    case: Case, ask: Ask, seat: Seat, lines: list[str]
+) -> None:
+    """The referee signed them, and it was about the same commitment."""
+    setting = setting_of(case.job, {one: case.key(one) for one in NAMES}, case.key("referee"))
+    notes = {one: case.party(one).note for one in NAMES}
+    key = case.referee().key
+    older = [
+        _core.DisputeReferee.open(setting, **notes, turn_ms=1, key=key, at=at).transcript.strip()
+        for at in range(9)
+    ]
+    ask(text_of(lines[:9]), more=True)
+    for one in older[:3]:
+        assert ask(text_of([one])).json()["lines"] == 1
+    assert ask(text_of(lines[8:10]), after=8, more=True).json()["lines"] == 10
+    for one in older:
+        ask(text_of([one]))
+    assert len(seat._games) == 4
+
+
 def test_a_seat_that_was_away_says_the_same(
     case: Case, ask: Ask, seat: Seat, lines: list[str]
 ) -> None:
@@ -100,7 +120,7 @@ def test_a_seat_that_was_away_says_the_same(
     for count in range(1, len(lines)):
         message = ask(text_of(lines[:count])).json()["message"]
         assert ask(text_of(lines[:count]), more=True).json()["message"] is None
-        seat._game = None
+        seat._games.clear()
         assert ask(text_of(lines[:count])).json()["message"] == message
         said += message is not None
     assert said == 14
