@@ -44,7 +44,7 @@ def _audit(
         Path | None,
         typer.Option(
             help="Directory for the repetition. An interrupted audit resumes from it. Default: one "
-            "in audits/ for each run and job."
+            "in your state directory for each run and job."
         ),
     ] = None,
     key: Annotated[

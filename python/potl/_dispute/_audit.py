@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from .. import _core
 from .._arithmetic import _rounded_steps
 from .._base import _executors, _imports
+from .._base._durable import state_folder
 from .._base._errors import MissingError, UnsupportedError, UsageError
 from .._base._progress import Progress, track
 from .._record import _keys
@@ -110,9 +111,10 @@ def audit(
             imported from it.
         job: The client's own: what was agreed.
         task: `build`, or "module:function".
-        log: Directory of the repetition; a new one, or that of an interrupted audit. None: one in
-            `audits`, below the working directory, that is the same whenever this run of this job
-            is audited; `Audit.log` names it.
+        log: Directory of the repetition; a new one, or that of an interrupted audit of yours: what
+            is there is not repeated again. None: one in
+            `audits` of your state directory (`XDG_STATE_HOME`), the same whenever this run of this
+            job is audited; `Audit.log` names it.
         key: The auditor's signing key, created when there is none; None keeps one in `log`.
         commitment: The trainer's, if it has committed already: then the log must be the one that
             it signed.
@@ -246,15 +248,16 @@ def _audited(
 
 
 def _own_place(run: AnyRun, job: Job) -> Path:
-    """Where a repetition lies of which nobody said where."""
+    """Where a repetition lies of which nobody said where: not in a folder that may have come with
+    the run, because who delivers a repetition that is finished has nothing repeated.
+    """
     remote = as_remote(run)
     if remote is None:
         where = str(Path(getattr(run, "path", run)).resolve())  # type: ignore[arg-type]
     else:
         where = remote.url.rstrip("/")
     name = _core.sha256(job.id + where.encode("utf-8", "surrogateescape")).hex()[:16]
-    # Absolute: the rest may be repeated from another working directory.
-    return Path("audits", name).absolute()
+    return state_folder() / "audits" / name
 
 
 class _Repeater(Prover):

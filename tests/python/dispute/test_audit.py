@@ -85,9 +85,10 @@ def test_without_a_log_each_run_has_a_place_of_its_own(
         false_build(build, job, 9), tmp_path / "run", job=job, key=trainer, check_job=False
     )
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     found = potl.audit(honest, job=job, task=build)
     assert found.agrees is True
-    assert found.log.parent == tmp_path / "audits"
+    assert found.log.parent == tmp_path / "state/potl/audits"
     stopped = potl.audit(false, job=job, task=build)
     assert stopped.agrees is False and stopped.commitment is None
     # Called again it goes on there, however the run is named, and the rest from anywhere.
@@ -98,7 +99,19 @@ def test_without_a_log_each_run_has_a_place_of_its_own(
     monkeypatch.chdir(tmp_path / "elsewhere")
     whole = stopped.finish()
     assert whole.log == stopped.log and whole.commitment is not None
-    assert len(list((tmp_path / "audits").iterdir())) == 2
+    assert len(list(found.log.parent.iterdir())) == 2
+
+
+def test_a_repetition_that_came_with_the_run_is_not_the_auditors(
+    job: potl.Job, trainer: _core.SigningKey, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A trainer that delivers one below the working directory has nothing repeated."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.chdir(tmp_path)
+    place, false = Path("audits", _audit._own_place("run", job).name), false_build(build, job, 9)
+    for path, key in (("run", trainer), (place, None)):  # None: kept in the repetition
+        potl.record(false, path, job=job, key=key, check_job=False)
+    assert potl.audit("run", job=job, task=build).agrees is False
 
 
 @pytest.mark.parametrize("at", [1, 21, STEPS])
