@@ -13,7 +13,7 @@ import hashlib
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 from .. import _core
 from .._base import _imports
@@ -24,6 +24,8 @@ from . import _ledger
 from ._questions import Asked, Question, Questions, given
 
 if TYPE_CHECKING:
+    from typing_extensions import NotRequired
+
     from .._checks._checks import AnyCheck, Policy
     from .._job._job import Job
     from .._record._run import Commitment
@@ -42,6 +44,7 @@ class ChallengeDocument(TypedDict):
     nonce: str
     checks: list[_core.AskedCheck]
     states: list[int]
+    given_nonce: NotRequired[Literal[True]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,6 +59,7 @@ class Challenge:
         states: Steps after which the state is wanted, beside those that are stored by agreement.
         own: Whether this process drew it. A file has been in other hands; the ledger tells whether
             it is still what was drawn.
+        given_nonce: Whether somebody chose the nonce, instead of having it drawn.
     """
 
     job: bytes
@@ -64,6 +68,7 @@ class Challenge:
     checks: tuple[Asked, ...]
     states: tuple[int, ...]
     own: bool = field(default=False, compare=False, repr=False)
+    given_nonce: bool = False
 
     def write(self, path: str | os.PathLike[str]) -> None:
         """Writes the document, for the trainer and for `verify(challenge=...)`."""
@@ -71,7 +76,7 @@ class Challenge:
 
     def document(self) -> ChallengeDocument:
         """The challenge as JSON values: docs/format/transcript.md."""
-        return {
+        out: ChallengeDocument = {
             "format": _FORMAT,
             "job": self.job.hex(),
             "root": self.root.hex(),
@@ -79,6 +84,9 @@ class Challenge:
             "checks": [{"check": name, "options": dict(o)} for name, o in self.checks],
             "states": list(self.states),
         }
+        if self.given_nonce:
+            out["given_nonce"] = True
+        return out
 
     def digest(self) -> str:
         """SHA-256 of the document, hexadecimal."""
@@ -111,6 +119,7 @@ def _parsed(document: Any) -> Challenge:
         nonce=_digest(document["nonce"]),
         checks=tuple((str(one["check"]), dict(one["options"])) for one in document["checks"]),
         states=tuple(sorted(set(steps))),
+        given_nonce=document.get("given_nonce") is True,
     )
 
 
@@ -195,6 +204,7 @@ def challenge(
         checks=asked,
         states=tuple(derived_states(questions.all, own)),
         own=True,
+        given_nonce=nonce is not None,
     )
     if path is not None:
         # Before anybody sees it.

@@ -178,7 +178,7 @@ def verify(
             measured = answers.to(questions.requests, until=questions.settled_by)
             findings = evidence.findings() + _core.verifier_notes(
                 evidence,
-                nonce_given=nonce is not None,
+                nonce_given=nonce is not None or (answered is not None and answered.given_nonce),
                 ledger=None if memory_path is None else str(memory_path),
                 verified_before=bool(known.commitments),
                 unknown=questions.unknown,

@@ -98,6 +98,21 @@ def test_a_challenged_run_derives_what_is_asked_for_and_is_accepted(sparse: Deli
     assert sparse.run.inspect()["unused"] == []
 
 
+def test_a_report_says_of_a_challenge_that_its_nonce_was_given(sparse: Delivery) -> None:
+    """Also of one that was in a file, in which the trainer cannot leave it out."""
+    for nonce in (None, f"{7:064x}"):
+        drawn, file = sparse.draw(nonce=nonce), sparse.run.path.parent / "challenge.json"
+        drawn.write(file)
+        for challenge in (drawn, file):
+            said = [one.reason for one in sparse.verify(challenge=challenge).findings]
+            assert any("the nonce was given" in one for one in said) == (nonce is not None)
+    document = json.loads(file.read_text())
+    del document["given_nonce"]
+    file.write_bytes(_core.canonical_json(document))
+    with pytest.raises(potl.UsageError, match="as you drew it"):
+        sparse.verify(challenge=file)
+
+
 def test_the_end_of_a_cheated_segment_need_not_be_stored(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
