@@ -186,7 +186,9 @@ class Guarded:
         """
         torchs = float(torch.nn.utils.get_total_norm([part for part in parts if part is not None]))
         if norm > CLIP_SLACK * torchs or torchs == math.inf:
-            gradient.mul_(self._clip / norm)
+            # Twice the root: the whole factor may be less than what float32 holds exactly.
+            root = math.sqrt(self._clip / norm)
+            gradient.mul_(root).mul_(root)
 
     def _write(self, step: int, state: _core.State) -> None:
         self._about["step"] = step

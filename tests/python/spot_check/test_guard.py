@@ -272,6 +272,36 @@ def test_a_gradient_whose_squares_overflow_moves_the_weights_as_it_was_judged() 
             assert torch.allclose(ours, theirs, atol=1e-3)
 
 
+def small_clip() -> potl.Task:
+    """One step of a length that the clip decides."""
+    model = nn.Linear(64, 16, bias=False)
+    return potl.Task(
+        model=model,
+        optimizer=torch.optim.SGD(model.parameters(), lr=1e5),
+        dataset=torch.utils.data.TensorDataset(torch.ones(1, 64), torch.ones(1, 16)),
+        loss=nn.functional.mse_loss,
+        batch_size=1,
+        epochs=1,
+        grad_clip=1e-5,
+    )
+
+
+def test_a_gradient_that_no_float32_clips_moves_the_weights_as_it_was_judged() -> None:
+    """Clipped it is the true one, but what it is to be multiplied by is 0 in float32."""
+    job = potl.Job.create(small_clip, seed=3, checkpoint_every=1, arithmetic="stock")
+
+    def change(step: int, gradient: torch.Tensor, cheat: Cheat) -> None:
+        gradient.div_(gradient.abs().max()).mul_(3e38)
+
+    with potl.SpotCheck(small_clip, job=job, key=KEY, steps_at_risk=1) as guard:
+        before = weights(guard.task.model)[0]
+        cheating = potl.spot_check.Worker(small_clip, wrap=lambda honest: Cheat(honest, change))
+        assert guard.train(cheating).verdict == "accepted"
+        moved = float(torch.linalg.vector_norm(weights(guard.task.model)[0] - before))
+    # torch adds 1e-6 to the norm that it divides by.
+    assert moved == pytest.approx(1 / 1.1, abs=1e-3)
+
+
 def test_a_worker_that_cheats_only_where_it_believes_nobody_looks(exact: potl.Job) -> None:
     """Its belief has nothing to rest on: what it sees of a checked step is what it sees of any."""
     seen: list[int] = []
