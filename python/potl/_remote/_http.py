@@ -159,6 +159,7 @@ class Http:
         self, token: str | None, ca: str | os.PathLike[str] | None
     ) -> httpx.AsyncClient:
         import ssl
+        from http.cookiejar import CookieJar, DefaultCookiePolicy
 
         headers = {"Accept-Encoding": "identity", "User-Agent": f"potl {_core.version()}"}
         if token is not None:
@@ -170,6 +171,8 @@ class Http:
         return self._httpx.AsyncClient(
             headers=headers,
             verify=context,
+            # None: a server would fill memory with them, and every request to come.
+            cookies=CookieJar(DefaultCookiePolicy(allowed_domains=())),
             timeout=self._timeout,
             follow_redirects=False,
             limits=self._httpx.Limits(max_connections=1),

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import dataclasses
 import errno
 import json
@@ -336,6 +337,19 @@ def test_importing_potl_imports_no_network(tmp_path: Path) -> None:
     )
     said = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert said.stdout.strip() in ("[]", "['asyncio']"), said.stdout + said.stderr
+
+
+def test_a_server_leaves_nothing_in_memory(url: str) -> None:
+    """Cookies would be sent again with all that is asked for, more of them each time."""
+
+    def change(path: str, raw: bytes) -> Iterator[bytes]:
+        yield raw.replace(b"\r\n", b"\r\nSet-Cookie: seen=1; Path=/\r\n", 1)
+
+    with proxied(url, change) as proxy:
+        server = Http(proxy.url, token=None, key=None, ca=None, timeout=60.0)
+        with contextlib.closing(server):
+            assert server.sizes()
+            assert len(server._client.cookies) == 0
 
 
 def test_what_an_interrupt_left_ends_with_the_connection(
