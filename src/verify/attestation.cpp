@@ -23,6 +23,8 @@ constexpr std::string_view payload_type = "application/vnd.in-toto+json";
 constexpr std::string_view statement_type = "https://in-toto.io/Statement/v1";
 constexpr std::string_view predicate_type = "https://potl.invalid/attestation/v1";
 constexpr std::size_t max_signatures = 16;
+constexpr const char* other_remedy =
+    "pass the one that was verified, or ask to have yours verified";
 // The payload is one string of the envelope, a third longer than it is itself.
 constexpr json_limits envelope_limits{.max_bytes = max_attestation_bytes,
                                       .max_depth = 8,
@@ -166,7 +168,8 @@ status compare(const char* what, const std::optional<digest>& said, const digest
                  "ask its signer to verify with it; of a spot-check, compare the job"};
   }
   if (*said == held) return unit{};
-  return error{errc::mismatch, std::string("the attestation is about another ") + what, ""};
+  return error{errc::mismatch, std::string("the attestation is about another ") + what,
+               other_remedy};
 }
 
 // The root alone leaves open who says so, and of what: a note is as good as its signature.
@@ -179,7 +182,7 @@ status compare_note(const json_value& report, const subjects& of, const std::str
   const auto size = at.at("commitment").count("size");
   if (!size) return malformed(size.why().message);
   if (held->job_id != of.job || note.size != *size) {
-    return error{errc::mismatch, "the attestation is about another commitment", ""};
+    return error{errc::mismatch, "the attestation is about another commitment", other_remedy};
   }
   const json_value* trainer = at.at("job").get()->find("trainer");
   if (trainer == nullptr || trainer->type() == json_value::kind::null) return unit{};

@@ -134,8 +134,9 @@ TEST_CASE("an attestation about something else is refused", "[attestation]") {
   const std::string text = here.text(), other = here.root.file("other.safetensors");
   write_file_atomically(other, as_bytes_view(std::string(5'000'001, 'm'))).value();
   const digest strange = sha256_of(as_bytes_view("strange"));
-  CHECK(here.open(text, {.model = other, .job = here.job, .commitment = {}}).why().code ==
-        errc::mismatch);
+  const auto of_other = here.open(text, {.model = other, .job = here.job, .commitment = {}});
+  CHECK(of_other.why().code == errc::mismatch);
+  CHECK(of_other.why().remedy.find("the one that was verified") != std::string::npos);
   CHECK(here.open(text, {.model = {}, .job = strange, .commitment = {}}).why().code ==
         errc::mismatch);
   CHECK(here.open(text, {.model = {}, .job = here.job, .commitment = here.note({.root = strange})})
