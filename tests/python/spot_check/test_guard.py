@@ -273,7 +273,7 @@ def test_a_gradient_whose_squares_overflow_moves_the_weights_as_it_was_judged() 
 
 
 def small_clip() -> potl.Task:
-    """One step of a length that the clip decides."""
+    """One step."""
     model = nn.Linear(64, 16, bias=False)
     return potl.Task(
         model=model,
@@ -287,7 +287,7 @@ def small_clip() -> potl.Task:
 
 
 def test_a_gradient_that_no_float32_clips_moves_the_weights_as_it_was_judged() -> None:
-    """Clipped it is the true one, but what it is to be multiplied by is 0 in float32."""
+    """Clipped it is the true one, but the factor of the clip is 0 in float32."""
     job = potl.Job.create(small_clip, seed=3, checkpoint_every=1, arithmetic="stock")
 
     def change(step: int, gradient: torch.Tensor, cheat: Cheat) -> None:
@@ -295,7 +295,7 @@ def test_a_gradient_that_no_float32_clips_moves_the_weights_as_it_was_judged() -
 
     with potl.SpotCheck(small_clip, job=job, key=KEY, steps_at_risk=1) as guard:
         before = weights(guard.task.model)[0]
-        cheating = potl.spot_check.Worker(small_clip, wrap=lambda honest: Cheat(honest, change))
+        cheating = potl.spot_check.Worker(small_clip, wrap=lambda one: Cheat(one, change))
         assert guard.train(cheating).verdict == "accepted"
         moved = float(torch.linalg.vector_norm(weights(guard.task.model)[0] - before))
     # torch adds 1e-6 to the norm that it divides by.
