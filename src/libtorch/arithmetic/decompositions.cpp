@@ -8,6 +8,7 @@
 #include <vector>
 
 #include <ATen/ExpandUtils.h>
+#include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/_linalg_check_errors.h>
 #include <ATen/ops/eye.h>

@@ -15,6 +15,7 @@
 #include <ATen/ops/native_dropout_ops.h>
 #include <ATen/ops/ones_like.h>
 #include <ATen/ops/random.h>
+#include <ATen/ops/view_as_real.h>
 #include <ATen/ops/zeros_like.h>
 
 #include "device.hpp"
