@@ -77,6 +77,16 @@ def test_values_alone_have_the_bits_of_those_with_vectors() -> None:
         assert torch.equal(torch.linalg.svdvals(TALL), torch.linalg.svd(TALL).S)
 
 
+@pytest.mark.parametrize("mode", ["cr32", "log64", "xint24", "xint16"])
+def test_a_spectrum_is_the_same_in_every_mode(mode: str) -> None:
+    with potl.deterministic():
+        wanted = [*torch.linalg.eigh(A), *torch.linalg.svd(TALL), torch.linalg.lstsq(TALL, A)[0]]
+    with potl.deterministic(mode):
+        found = [*torch.linalg.eigh(A), *torch.linalg.svd(TALL), torch.linalg.lstsq(TALL, A)[0]]
+    for one, other in zip(found, wanted, strict=True):
+        assert torch.equal(one, other)
+
+
 def test_ranks_are_counted() -> None:
     with potl.deterministic():
         one = torch.ones(4, 3, dtype=torch.float64)
