@@ -148,7 +148,7 @@ std::vector<matrix> hostile_matrices() {
     for (std::int64_t i = 0; i < n; ++i) {
       exchange(i, n - 1 - i) = 1;
       arrow(i, 0) = arrow(0, i) = 1e-170;
-      wilkinson(i, i) = std::abs(double(i) - double(n / 2));
+      wilkinson(i, i) = std::abs(double(i) - std::floor(double(n) / 2));
       if (i + 1 < n) wilkinson(i, i + 1) = wilkinson(i + 1, i) = 1;
       if (i % 3 == 0 && i + 1 < n) one_beside(i, i + 1) = one_beside(i + 1, i) = 1;
       for (std::int64_t j = 0; j < n; ++j) {
@@ -224,7 +224,7 @@ TEST_CASE("clusters that differ by rounding errors end", "[spectrum]") {
   for (std::uint32_t seed = 0; seed < 60; ++seed) {
     CAPTURE(seed);
     matrix a = scaled_by(of_integers(n, n, seed), -52 + static_cast<int>(seed % 4));
-    for (std::int64_t i = 0; i < n; ++i) a(i, i) += double(1 + i / 8);
+    for (std::int64_t i = 0; i < n; ++i) a(i, i) += 1 + std::floor(double(i) / 8);
     CHECK(singular_of(a, false, false).outcome == spectrum::found);
     CHECK(eigen_of(symmetric(a), false).outcome == spectrum::found);
   }

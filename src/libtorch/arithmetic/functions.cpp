@@ -8,6 +8,8 @@
 #include <string>
 
 #include <ATen/ScalarOps.h>
+#include <ATen/TensorOperators.h>
+#include <ATen/core/Tensor.h>
 #include <ATen/native/TypeProperties.h>
 #include <ATen/ops/complex.h>
 #include <ATen/ops/copysign.h>

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/matmul.h>
 #include <ATen/ops/where.h>
