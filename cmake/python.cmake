@@ -4,8 +4,9 @@ if(NOT POTL_BUILD_PYTHON)
   return()
 endif()
 find_package(Python 3.10 REQUIRED COMPONENTS Interpreter Development.Module)
-execute_process(COMMAND ${Python_EXECUTABLE} -m pybind11 --cmakedir OUTPUT_VARIABLE POTL_PYBIND11_DIR
-                OUTPUT_STRIP_TRAILING_WHITESPACE)
+# Not `-m pybind11 --cmakedir`, which quotes a path with a space for a shell.
+execute_process(COMMAND ${Python_EXECUTABLE} -c "import pybind11; print(pybind11.get_cmake_dir())"
+                OUTPUT_VARIABLE POTL_PYBIND11_DIR OUTPUT_STRIP_TRAILING_WHITESPACE)
 find_package(pybind11 CONFIG REQUIRED HINTS ${POTL_PYBIND11_DIR})
 add_custom_target(potl_python_modules)
 
