@@ -92,7 +92,7 @@ def load_task(name: str) -> Callable[[], Any]:
         if found is None:
             raise UsageError(
                 f'module "{module_name}" has no "{path}"',
-                f"name the function that builds the task in {where}",
+                f"name a function of {where}",
             )
     if not callable(found):
         raise UsageError(f'"{name}" is not a function', "name the one that builds the task")

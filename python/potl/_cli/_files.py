@@ -102,7 +102,7 @@ def _keygen(
     use = (
         "give it to whoever encrypts to you (potl serve --for, potl seal --for)"
         if encryption
-        else "give it to the client (potl job create --trainer)"
+        else "give it to the others (a trainer's: potl job create --trainer)"
     )
     document = {"private": str(private), "public": str(public), "key": key}
 
@@ -150,12 +150,12 @@ def _inspect(
     from .._record import _inspect
     from .._record._inputs import run_directory
 
-    if job is not None or keys or html is not None:
-        raise UsageError("these options are for the evidence of a dispute", "leave them out")
     if not path.is_dir():
         raise UsageError(
             f"there is no run directory or evidence {path}", "check the path; a run is a folder"
         )
+    if job is not None or keys or html is not None:
+        raise UsageError("these options are for the evidence of a dispute", "leave them out")
     facts = _core.inspect_run(str(run_directory(path)))
     return Result(document=facts, show=lambda console: _inspect.show(facts, console))
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from .._base._errors import UsageError
 from .._base._printable import printable
 from ._files import signing_key
 from ._result import FAILED, REJECTED, Result, command
@@ -121,6 +122,8 @@ def _referee(
             raise typer.BadParameter(
                 "--offline takes --job, --task, --commitment and public keys alone"
             )
+        if not offline.is_file():
+            raise UsageError(f"there is no evidence {offline}", "check the path")
         given = {"trainer": trainer_key, "auditor": auditor_key, "referee": referee_key}
         found = judge(
             offline,

@@ -420,4 +420,4 @@ def _differences(a: object, b: object, path: str = "") -> Iterator[str]:
 
 def _short(value: object) -> str:
     text = repr(value)
-    return text if len(text) <= 60 else text[:57] + "..."
+    return text if len(text) <= 60 else f"{text[:56]}...{text[-1]}"

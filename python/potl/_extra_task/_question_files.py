@@ -85,7 +85,7 @@ def read_answers(task: ExtraTask, path: Path) -> tuple[Floats, Floats]:
         UsageError: They are too many or too few, have the wrong form, or one is not an answer.
     """
     if not path.is_file():
-        raise UsageError(f"there are no answers {path}", "")
+        raise UsageError(f"there are no answers {path}", "check the path")
     values: Any
     is_array = path.suffix in (".npz", ".safetensors")
     _require_at_most(path, _MOST_ARRAY if is_array else _MOST_TEXT)

@@ -18,7 +18,7 @@ _MAX_NOTE_BYTES = 1 << 20
 _MADE_BY = {
     "job": "check the path; potl job create makes one",
     "commitment": "check the path; the trainer's potl commit prints one",
-    "model": "check the path; the trainer's run.export writes one",
+    "model": "check the path; the trainer's potl export writes one",
 }
 
 

@@ -128,6 +128,7 @@ def test_the_command_shows_a_whole_step(capsys: pytest.CaptureFixture[str]) -> N
     assert document["arithmetic"] == "ord32"
     assert document["reproducible"] is True
     assert {use["phase"] for use in document["operators"]} == {"forward", "backward", "update"}
+    assert not any("profiler" in use["operator"] for use in document["operators"])
 
 
 def test_the_command_ends_with_3_when_something_is_refused(

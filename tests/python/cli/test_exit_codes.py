@@ -209,6 +209,26 @@ def test_a_folder_that_is_no_run_has_a_remedy(
     assert "holds no run: there is no transcript.log (name the folder" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        "inspect evidence.json --job job.json",
+        "referee --offline evidence.json --job job.json",
+        "extra-task plan evidence.json",
+    ],
+)
+def test_a_file_that_is_not_there_has_a_remedy(
+    command: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert _cli.run(command.split()) == 2
+    said = capsys.readouterr().err
+    assert "there is no " in said and "evidence.json (check the path" in said
+
+
 def test_a_page_is_written_where_nobody_reads_what_is_printed(tmp_path: Path) -> None:
     def closed(console: object) -> None:
         raise BrokenPipeError

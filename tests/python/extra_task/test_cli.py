@@ -132,6 +132,7 @@ def test_make_writes_the_extra_samples_alone(run: Run) -> None:
         (["verify", "none.key", "--model", "a:b"], 2),
         (["verify", "extra.key"], 2),
         (["verify", "extra.key", "--model", "extra_cli_model:zeros"], 2),
+        (["verify", "extra.key", "--answers", "missing.csv"], 2),
         (["plan"], 2),
         (["plan", "--samples", "100", "--classes", "1"], 2),
         (["plan", "missing.npz"], 2),

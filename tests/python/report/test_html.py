@@ -368,6 +368,12 @@ def test_the_demo_links_each_row_to_its_report(reports: Reports) -> None:
     assert "Every verdict is the expected one" in page.words
 
 
+def test_a_narrow_demo_names_each_value_as_its_column() -> None:
+    page = _report.render_demo_html([row("honest", "accepted")], [None])
+    heads = re.findall(r'<th scope="col"[^>]*>([^<]+)</th>', page)
+    assert re.findall(r'<td[^>]* data-name="([^"]+)"', page) == heads[1:]
+
+
 def test_the_demo_says_when_a_row_is_not_as_expected(reports: Reports) -> None:
     rows = [row("honest", "accepted"), row("A3", "accepted", expected=False)]
     page = Page(_report.render_demo_html(rows, [reports["accepted"], reports["accepted"]]))

@@ -275,7 +275,7 @@ def test_a_file_of_something_else_is_named(honest: Delivery, tmp_path: Path, nam
     [
         ("driver_tasks", "write for example trainer:build"),
         ("driver_tasks.py:build", "write driver_tasks:build, without .py"),
-        ("driver_tasks:buidl", "name the function that builds the task in .*driver_tasks.py"),
+        ("driver_tasks:buidl", "name a function of .*driver_tasks.py"),
     ],
 )
 def test_a_task_that_is_not_found_has_a_remedy(honest: Delivery, task: str, remedy: str) -> None:
