@@ -22,10 +22,10 @@ FEATURES, HIDDEN, BATCH, STEPS = 48, 128, 48, 12
 
 
 @functools.cache
-def dataset() -> TensorDataset:
-    """Large values that the weights have to cancel."""
+def dataset(size: int = 70_000) -> TensorDataset:
+    """Values of about that size, which the weights have to cancel: many sums are near a tie."""
     draw = torch.Generator().manual_seed(11)
-    half = torch.randn(96, FEATURES // 2, generator=draw) + 70_000
+    half = torch.randn(96, FEATURES // 2, generator=draw) + size
     other = torch.randn(96, FEATURES // 2, generator=draw) - half
     return TensorDataset(torch.cat([half, other], 1), torch.randint(4, (96,), generator=draw))
 

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import near_ties
 import numpy as np
 import pytest
 import torch
@@ -21,26 +22,18 @@ from torch.utils.data import TensorDataset
 import potl
 from potl import _core
 from potl._arithmetic import _rounded_steps
-from potl._record import _prover
 from potl._verify import _workload
 
 pytest.importorskip("potl._torch", reason="potl was built without torch")
 
-FEATURES, HIDDEN, BATCH = 48, 32, 32
-
-
-def dataset() -> TensorDataset:
-    """Large values that the weights have to cancel: many sums are near a tie."""
-    draw = torch.Generator().manual_seed(11)
-    half = torch.randn(96, FEATURES // 2, generator=draw) + 24_000
-    other = torch.randn(96, FEATURES // 2, generator=draw) - half
-    return TensorDataset(torch.cat([half, other], 1), torch.randint(4, (96,), generator=draw))
+HIDDEN, BATCH = 32, 32
 
 
 def build(epochs: int = 4, accumulate: int = 1) -> potl.Task:
-    first, last = nn.Linear(FEATURES, HIDDEN, bias=False), nn.Linear(HIDDEN, 4)
+    first, last = nn.Linear(near_ties.FEATURES, HIDDEN, bias=False), nn.Linear(HIDDEN, 4)
     with torch.no_grad():
-        first.weight[:, FEATURES // 2 :] = first.weight[:, : FEATURES // 2]
+        half = near_ties.FEATURES // 2
+        first.weight[:, half:] = first.weight[:, :half]
     groups: list[Any] = [
         {"params": first.parameters(), "lr": 1e-12},
         {"params": last.parameters(), "lr": 0.05},
@@ -48,7 +41,7 @@ def build(epochs: int = 4, accumulate: int = 1) -> potl.Task:
     return potl.Task(
         model=nn.Sequential(first, nn.ReLU(), last),
         optimizer=torch.optim.SGD(groups, lr=0.05, momentum=0.9),
-        dataset=dataset(),
+        dataset=near_ties.dataset(24_000),
         loss=functional.cross_entropy,
         batch_size=BATCH,
         epochs=epochs,
@@ -99,28 +92,6 @@ def rejections(report: potl.Report) -> dict[str, list[Any]]:
         if finding.result == "reject":
             out.setdefault(finding.rule, []).append(finding)
     return out
-
-
-def forge(monkeypatch: pytest.MonkeyPatch, change: Any) -> None:
-    """A trainer whose log of step 2 is another than the one of its training."""
-
-    class Forger(_rounded_steps.Trainer):
-        _log = b""
-        _last = 0
-
-        @property  # type: ignore[override]
-        def log(self) -> bytes | None:
-            return change(self._log) if self._last == 2 else self._log  # type: ignore[no-any-return]
-
-        @log.setter
-        def log(self, value: bytes) -> None:
-            self._log = value
-
-        def around(self, step: int) -> Any:
-            self._last = step
-            return super().around(step)
-
-    monkeypatch.setattr(_prover._rounded_steps, "Trainer", Forger)
 
 
 @pytest.mark.usefixtures("other_order")
@@ -215,14 +186,10 @@ def test_a_forged_entry_is_a_finding_whose_proof_a_third_party_checks(
     seen: list[bytes] = []
 
     def add_entry(log: bytes) -> bytes:
-        decoded = _core.decode_rounding_log(log)
-        taken = {position for position, _ in decoded["entries"]}
-        free = next(at for at in range(BATCH * HIDDEN) if at not in taken)
-        entries = sorted([*decoded["entries"], (free, True)])
-        seen.append(_core.encode_rounding_log(bits=32, values=decoded["values"], entries=entries))
+        seen.append(near_ties.with_entry(log))
         return seen[-1]
 
-    forge(monkeypatch, add_entry)
+    near_ties.forge(monkeypatch, add_entry)
     delivery = Delivery(tmp_path)
     found = rejections(delivery.verify())
     assert set(found) == {"replay.rounding"}
@@ -260,7 +227,7 @@ class _session_at:  # noqa: N801
             session.run_step(1, session.sample_ids(1))
             model: Any = session.task.model
             weights = np.ascontiguousarray(model[0].weight.detach().numpy().copy())
-            samples = dataset().tensors[0][session.sample_ids(2)]
+            samples = near_ties.dataset(24_000).tensors[0][session.sample_ids(2)]
         return weights, np.ascontiguousarray(samples.numpy())
 
     def __exit__(self, *_: object) -> None:
@@ -274,20 +241,8 @@ class _session_at:  # noqa: N801
         (lambda log: log + b"\0", {"replay.rounding"}, "malformed"),
         # A step that binds no log ends the work: nothing is replayed.
         (lambda log: None, {"transcript.rounding"}, None),
-        (
-            lambda log: _core.encode_rounding_log(
-                bits=31, values=_core.decode_rounding_log(log)["values"], entries=[]
-            ),
-            {"replay.rounding"},
-            "wrong_size",
-        ),
-        (
-            lambda log: _core.encode_rounding_log(
-                bits=32, values=_core.decode_rounding_log(log)["values"], entries=[]
-            ),
-            {"replay.rounding"},
-            "missing_entry",
-        ),
+        (lambda log: near_ties.changed(log, bits=31), {"replay.rounding"}, "wrong_size"),
+        (near_ties.changed, {"replay.rounding"}, "missing_entry"),
     ],
     ids=["not canonical", "late", "other rounding", "entries left out"],
 )
@@ -298,7 +253,7 @@ def test_a_dishonest_log_is_rejected(
     rules: set[str],
     fault: str | None,
 ) -> None:
-    forge(monkeypatch, change)
+    near_ties.forge(monkeypatch, change)
     found = rejections(Delivery(tmp_path).verify())
     assert rules <= set(found)
     faults = {dict(each.details)["fault"] for each in found.get("replay.rounding", ())}
