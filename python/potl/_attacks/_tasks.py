@@ -37,15 +37,21 @@ def perceptron(*, norm: bool = False) -> nn.Sequential:
     return nn.Sequential(*layers, nn.ReLU(), nn.Linear(32, 10))
 
 
-def _classifier(model: nn.Module, optimizer: torch.optim.Optimizer) -> Task:
+def _classifier(
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer | list[torch.optim.Optimizer],
+    kind: type[Task] = Task,
+    sampler: Sampler[int] | None = None,
+) -> Task:
     """Six epochs on the small digits."""
-    return Task(
+    return kind(
         model=model,
         optimizer=optimizer,
         dataset=digits(SMALL),
         loss=F.cross_entropy,
         batch_size=32,
         epochs=6,
+        sampler=sampler,
     )
 
 
@@ -142,13 +148,8 @@ def turns() -> Task:
     """Each layer has an Adam of its own, which makes every second step."""
     model = perceptron()
     model.register_buffer("turn", torch.zeros((), dtype=torch.int64))
-    return Turns(
-        model=model,
-        optimizer=[torch.optim.Adam(model[i].parameters(), lr=2e-3) for i in (0, 2)],
-        dataset=digits(SMALL),
-        loss=F.cross_entropy,
-        batch_size=32,
-        epochs=6,
+    return _classifier(
+        model, [torch.optim.Adam(model[i].parameters(), lr=2e-3) for i in (0, 2)], Turns
     )
 
 
@@ -263,14 +264,7 @@ class Owned(Task):
 def owned() -> Task:
     """Plain SGD, by a step of the user's own."""
     model = perceptron()
-    return Owned(
-        model=model,
-        optimizer=torch.optim.SGD(model.parameters(), lr=0.05),
-        dataset=digits(SMALL),
-        loss=F.cross_entropy,
-        batch_size=32,
-        epochs=6,
-    )
+    return _classifier(model, torch.optim.SGD(model.parameters(), lr=0.05), Owned)
 
 
 class Curriculum:
@@ -402,12 +396,5 @@ class Ordered(Sampler[int]):
 def ordered() -> Task:
     """Plain SGD on samples that the client's own sampler draws."""
     model = perceptron()
-    return Task(
-        model=model,
-        optimizer=torch.optim.SGD(model.parameters(), lr=0.05),
-        dataset=digits(SMALL),
-        loss=F.cross_entropy,
-        batch_size=32,
-        epochs=6,
-        sampler=Ordered(torch.linspace(1, 2, SMALL)),
-    )
+    sampler = Ordered(torch.linspace(1, 2, SMALL))
+    return _classifier(model, torch.optim.SGD(model.parameters(), lr=0.05), sampler=sampler)
