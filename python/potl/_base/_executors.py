@@ -18,9 +18,11 @@ import os
 import signal
 import sys
 import threading
+import traceback
 import types
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 from . import _imports
@@ -74,17 +76,26 @@ def load_task(name: str) -> Callable[[], Any]:
             f'a task is named "module:function", not "{name}"', "write for example trainer:build"
         )
     try:
+        if module_name.startswith("."):  # a path: importlib takes it for a relative name
+            raise ModuleNotFoundError(name=module_name)
         found: Any = _running_script(module_name) or _imported(module_name)
     except ModuleNotFoundError as error:
         if error.name is not None and not module_name.startswith(error.name):
-            raise
+            raise _lacking(module_name, error) or error from None
         inside = _imports.is_closed("")
         raise UsageError(
             f'there is no module "{module_name}" for the task "{name}"'
             + (" outside the run directory, whose files are the trainer's" if inside else ""),
-            f"write {module_name[:-3]}:{path}, without .py"
-            if module_name.endswith(".py")
+            f"write {dotted}:{path}, without .py"
+            if (dotted := _dotted(module_name)) != module_name
             else "run from the folder that holds it, or set PYTHONPATH",
+        ) from error
+    except ImportError as error:
+        if "no known parent package" not in str(error):
+            raise
+        raise UsageError(
+            f'module "{module_name}" imports from its package: {error}',
+            f"run from the folder that holds the package, and write package.{module_name}:{path}",
         ) from error
     where = getattr(found, "__file__", None) or module_name
     for part in path.split("."):
@@ -98,6 +109,25 @@ def load_task(name: str) -> Callable[[], Any]:
         raise UsageError(f'"{name}" is not a function', "name the one that builds the task")
     function: Callable[[], Any] = found
     return function
+
+
+def _dotted(path: str) -> str:
+    """The name of the module in a file."""
+    parts = (path[:-3] if path.endswith(".py") else path).split("/")
+    return ".".join(part for part in parts if part not in ("", "."))
+
+
+def _lacking(module_name: str, error: ModuleNotFoundError) -> UsageError | None:
+    """What to do if a script imports what lies beside it, as Python finds that only from there."""
+    name = str(error.name).partition(".")[0]
+    for frame in reversed(traceback.extract_tb(error.__traceback__)):
+        folder = Path(frame.filename).parent
+        if (folder / name).is_dir() or (folder / f"{name}.py").is_file():
+            return UsageError(
+                f'module "{module_name}" imports "{error.name}", which lies in {folder}',
+                "run from that folder, or set PYTHONPATH to it",
+            )
+    return None
 
 
 # The module that is being imported for its task.

@@ -170,7 +170,11 @@ def describe(error: BaseException) -> tuple[str, str]:
             "give the same command again; record and audit resume from the newest stored state"
         )
     if isinstance(error, SystemExit):
-        return f"the task ended the process (exit {printable(error.code)})", ""
+        # As argparse does with options that it does not know, or lacks.
+        remedy = "options of the task's module follow --, as in -- --lr 0.1"
+        return f"the task ended the process (exit {printable(error.code)})", (
+            remedy if error.code == USAGE else ""
+        )
     if isinstance(error, UsageProblem):
         return _of_the_parser(error)
     message = getattr(error, "message", None)

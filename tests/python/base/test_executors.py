@@ -67,6 +67,28 @@ def test_a_module_that_misses_a_dependency_says_which(
         _executors.load_task("needs_more:build")
 
 
+@pytest.mark.parametrize(
+    ("name", "what", "remedy"),
+    [
+        ("a_package/flat.py:build", "there is no module", "write a_package.flat:build"),
+        ("./a_package/flat:build", "there is no module", "write a_package.flat:build"),
+        ("a_package.flat:build", 'imports "a_neighbour"', "run from that folder"),
+        ("within:build", "imports from its package", "write package.within:build"),
+    ],
+)
+def test_a_module_of_a_package_is_named_as_python_finds_it(
+    name: str, what: str, remedy: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (tmp_path / "a_package").mkdir()
+    (tmp_path / "a_package" / "flat.py").write_text("import a_neighbour\n")
+    (tmp_path / "a_package" / "a_neighbour.py").touch()
+    (tmp_path / "within.py").write_text("from .models import Net\n")
+    with pytest.raises(UsageError, match=what) as refused:
+        _executors.load_task(name)
+    assert remedy in refused.value.remedy
+
+
 def test_workers_do_not_run_the_parents_script() -> None:
     with _executors.Pool(1) as pool:
         loaded = pool.submit(driver_tasks.main_file).result(timeout=600)

@@ -79,6 +79,13 @@ def test_an_error_of_many_lines_with_control_characters_stays_one_line(
     assert line.startswith("potl: ValueError: a b\\u001b[2J (test_exit_codes.py:")
 
 
+def test_who_gives_no_options_to_the_tasks_own_parser_is_told_where(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    perform(fails_with(SystemExit(2)), json=False, debug=False)
+    assert "options of the task's module follow --" in capsys.readouterr().err
+
+
 @pytest.mark.skipif(sys.version_info < (3, 11), reason="exceptions have notes from Python 3.11")
 def test_the_line_has_what_was_noted_of_an_error(capsys: pytest.CaptureFixture[str]) -> None:
     error = RuntimeError("no such dtype")
