@@ -53,21 +53,32 @@ def listed(paths: list[_Path]) -> str:
 
 
 def acting_tensors(
-    task: Task, paths: list[_Path], changed: Callable[[], bool], keep_it: str
+    first: Task,
+    second: Task,
+    paths: tuple[list[_Path], list[_Path]],
+    changed: Callable[[], bool],
+    keep_it: str,
 ) -> Problem | None:
     """What is wrong if tensors in attributes decide what a step does.
 
     Args:
-        task: Has trained; the tensors are changed, and put back.
-        paths: What a step changed that was not the first: a cache stays.
-        changed: Whether a step of the task from a restored state ends in another state.
+        first: Has trained two steps.
+        second: Has trained the second one; the tensors are changed, and put back.
+        paths: What the first and the last step of the first one changed. Of what the first alone
+            changed, a cache has the same numbers in both, and a loss that is kept has not.
+        changed: Repeats a step of the second one from a restored state. Whether it ends in another
+            state.
         keep_it: The remedy.
     """
-    among = set(paths)
+    moving, there = set(paths[1]), dict(_values(first))
+    among = moving.union(paths[0])
     found = {
         path: value.detach()
-        for path, value in _values(task)
-        if path in among and isinstance(value, torch.Tensor) and _is_plain(value)
+        for path, value in _values(second)
+        if path in among
+        and isinstance(value, torch.Tensor)
+        and _is_plain(value)
+        and (path in moving or _differs(there.get(path), value))
     }
     if not found:
         return None
@@ -83,7 +94,7 @@ def acting_tensors(
     if not acts:
         return None
     return Problem(
-        what="a tensor that moves during training changes what a step does, and no checkpoint "
+        what="a tensor that training makes or moves changes what a step does, and no checkpoint "
         "holds it",
         where=listed([*found]),
         remedy=keep_it,
@@ -131,6 +142,12 @@ def _mark(value: object) -> object:
     if not (isinstance(value, torch.Tensor) and _is_plain(value, any_type=True)):
         return id(value)
     return value.tolist() if value.numel() <= _FIRST else (value.data_ptr(), value._version)
+
+
+def _differs(there: object, here: torch.Tensor) -> bool:
+    if not isinstance(there, torch.Tensor) or not _is_plain(there):
+        return False
+    return there.dtype != here.dtype or not torch.equal(there, here)
 
 
 def _is_plain(tensor: torch.Tensor, *, any_type: bool = False) -> bool:

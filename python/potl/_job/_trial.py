@@ -342,7 +342,7 @@ class _Attempt:
 
         later = acting_later(
             first.task, second.task, untouched, kept, changed, _KEEP_IT
-        ) or acting_tensors(second.task, self._moving, changed, _KEEP_IT)
+        ) or acting_tensors(first.task, second.task, (self._moved, self._moving), changed, _KEEP_IT)
         if later is not None:
             yield later
             return

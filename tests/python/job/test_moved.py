@@ -121,6 +121,18 @@ class Mixed(ByCount):
         return first
 
 
+class ByFirst(Own):
+    """Compares with what it saw first, in a way that the first steps do not tell apart."""
+
+    def step(self, batch: Any) -> torch.Tensor:
+        if not hasattr(self, "first"):
+            self.first, self.cache = batch[0].mean().abs(), torch.arange(100.0)
+        return super().step(batch)
+
+    def weight(self) -> float:
+        return float(self.first < 1) + float(self.cache.max())
+
+
 class BySchedule(Own):
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
@@ -167,9 +179,17 @@ def test_attributes_that_the_steps_changed_are_named(kind: type[Own], where: str
     assert problem.where == where
 
 
-def test_a_tensor_that_shows_in_the_third_step_is_found_by_another_one_in_its_place() -> None:
-    (problem,) = potl.check(own(ByTeacher))
-    assert problem.what.startswith("a tensor that moves") and problem.where == "ByTeacher.teacher"
+@pytest.mark.parametrize(
+    ("kind", "where"), [(ByTeacher, "ByTeacher.teacher"), (ByFirst, "ByFirst.first")]
+)
+def test_a_tensor_that_shows_in_later_steps_is_found_by_another_one_in_its_place(
+    kind: type[Own], where: str
+) -> None:
+    (problem,) = potl.check(own(kind))
+    assert "changes what a step does" in problem.what and problem.where == where
+
+
+def test_tensors_that_nothing_reads_or_that_rest_are_no_state() -> None:
     assert potl.check(own(Noting)) == []
     assert potl.check(own(Mixed)) == []
 
