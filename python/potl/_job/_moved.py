@@ -9,6 +9,7 @@ import contextlib
 import inspect
 from collections import deque
 from collections.abc import Callable, Iterator
+from itertools import islice
 from types import FunctionType, MethodType, ModuleType
 from typing import Any, TypeAlias
 
@@ -125,7 +126,8 @@ def _leaves(value: Any, path: _Path, depth: int) -> Iterator[tuple[_Path, object
 def _parts(value: Any, *, only_state: bool = False) -> dict[Any, Any]:
     """What is in a container, or in an object."""
     if isinstance(value, (list, tuple, deque)):
-        return dict(enumerate(value))
+        start = max(0, len(value) - _FIRST)  # of what may be a whole data set
+        return dict(enumerate(islice(value, start, None), start))
     if isinstance(value, dict):
         return value
     if isinstance(value, (type, torch.Tensor, FunctionType, MethodType, ModuleType)):

@@ -23,7 +23,8 @@ from ._reading import reading
 _REMEDY = (
     "yield whole numbers below len(dataset), len(sampler) of them in every epoch, that follow from "
     "set_epoch(epoch) or from torch, random and numpy.random (their global generators, which potl "
-    "seeds) alone"
+    "seeds) alone; where losses decide what is trained on, weigh the samples of a batch in "
+    "Task.step, by numbers in a buffer"
 )
 
 _BATCHES = (
@@ -49,6 +50,7 @@ class OwnOrder:
         self._seed = seed
         self._count = count
         self._kept: tuple[int, Any] | None = None
+        self._first: Any = None
 
     def of(self, epoch: int) -> Any:
         """The ids of an epoch, int64.
@@ -73,12 +75,15 @@ class OwnOrder:
         return outer.digest()
 
     def require_repeatable(self) -> None:
-        """Draws the first epoch twice.
+        """Draws the first epoch twice; once more if it is called again, after what may have changed
+        the sampler.
 
         Raises:
             NotReplayable: The draws differ.
         """
-        if not np.array_equal(self._drawn(0), self._drawn(0)):
+        if self._first is None:
+            self._first = self._drawn(0)
+        if not np.array_equal(self._first, self._drawn(0)):
             raise self._problem("two draws of its first epoch differ")
 
     def _batches(self, batch_size: int, steps: int, steps_per_epoch: int) -> Iterator[Any]:

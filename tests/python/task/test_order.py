@@ -155,6 +155,24 @@ def test_what_is_no_order_is_refused_with_the_remedy(sampler: Any, what: str) ->
     assert "set_epoch" in refused.value.problems[0].remedy
 
 
+def test_a_sampler_that_the_steps_change_is_refused_before_anything_is_agreed() -> None:
+    """Hard samples are drawn more often, by the losses of those before."""
+
+    class Mining(potl.Task):
+        def step(self, batch: Any) -> torch.Tensor:
+            loss = super().step(batch)
+            self.sampler.weights[:8] += 1
+            return loss
+
+    def build() -> potl.Task:
+        sampler = WeightedRandomSampler(torch.ones(COUNT).tolist(), COUNT)
+        return Mining(**tasks.options(sampler=sampler))
+
+    with pytest.raises(potl.NotReplayable, match="two draws of its first epoch differ") as refused:
+        create(build)
+    assert "weigh the samples of a batch in Task.step" in refused.value.problems[0].remedy
+
+
 def test_a_sampler_of_batches_is_refused_with_where_its_parts_go() -> None:
     with pytest.raises(potl.NotReplayable, match="it yields batches") as refused:
         create(lambda: task(sampler=BatchSampler(range(COUNT), 16, False)))
