@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .._base._errors import UsageError
 from .._base._printable import printable
 from ._files import signing_key
 from ._result import FAILED, REJECTED, Result, command
@@ -113,6 +112,7 @@ def _referee(
     With --listen: parties call with `potl dispute --referee URL`. SIGTERM and Ctrl-C end it.
     Needs `pip install "potl[serve]"`.
     """
+    from .._base._errors import UsageError
     from .._dispute._evidence import judge
     from .._report._dispute import may_be_made_up
 
