@@ -119,7 +119,7 @@ def _dotted(path: str) -> str:
 
 def _lacking(module_name: str, error: ModuleNotFoundError) -> UsageError | None:
     """What to do if a script imports what lies beside it, as Python finds that only from there."""
-    name = str(error.name).partition(".")[0]
+    name = str(error.name)  # with a dot it lacks a part, and its first was found
     for frame in reversed(traceback.extract_tb(error.__traceback__)):
         folder = Path(frame.filename).parent
         if (folder / name).is_dir() or (folder / f"{name}.py").is_file():

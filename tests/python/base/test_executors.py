@@ -65,6 +65,10 @@ def test_a_module_that_misses_a_dependency_says_which(
     (tmp_path / "needs_more.py").write_text("import no_such_dependency\n")
     with pytest.raises(ModuleNotFoundError, match="no_such_dependency"):
         _executors.load_task("needs_more:build")
+    (tmp_path / "a_part").mkdir()
+    (tmp_path / "needs_part.py").write_text("import a_part.missing\n")
+    with pytest.raises(ModuleNotFoundError, match=r"a_part\.missing"):
+        _executors.load_task("needs_part:build")
 
 
 @pytest.mark.parametrize(
