@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch.nn.utils.prune import BasePruningMethod
 
 from .._arithmetic import _rounded_steps
 from .._base._errors import UnsupportedError, UsageError
@@ -73,6 +74,7 @@ class Steps:
             drawn = _random.draws()
             with self._arithmetic.block():
                 with _rounded_steps.around(rounding, step):
+                    _mask_pruned(task.model)
                     loss = as_number((self.compute or task.step)(batch))
                 drawn = _random.draws() - drawn
                 self._course.after(step, loss)  # schedulers may take a cosine
@@ -108,8 +110,10 @@ class Steps:
             self._course.before(step)
             self._randomness.begin_whole(step)
             with self._arithmetic.block():
-                with _rounded_steps.around(rounding, step), tracer:
-                    loss = self._task.step(batch)
+                with _rounded_steps.around(rounding, step):
+                    _mask_pruned(self._task.model)
+                    with tracer:
+                        loss = self._task.step(batch)
                 self._course.after(step, number(loss))
 
     def gradients(self, step: int, batch: Any) -> tuple[float, list[torch.Tensor | None]]:
@@ -176,6 +180,17 @@ def parameters_of(task: Task) -> list[torch.nn.Parameter]:
         for parameter in group["params"]
     }
     return list(found.values())
+
+
+def _mask_pruned(model: torch.nn.Module) -> None:
+    """Computes the weights of layers that torch.nn.utils.prune prunes, as their next forward pass
+    does. Until then they would be those of the step before, by which a step that prunes chooses,
+    and which no checkpoint holds.
+    """
+    for module in model.modules():
+        for hook in module._forward_pre_hooks.values():
+            if isinstance(hook, BasePruningMethod):
+                hook(module, None)
 
 
 def as_number(loss: Any) -> float:

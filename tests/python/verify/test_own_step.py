@@ -10,6 +10,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from lawful import data, net, sgd
+from torch.nn.utils import prune
 
 import potl
 from potl import Task
@@ -98,3 +99,41 @@ def test_a_step_of_several_losses_needs_no_compute_loss(tmp_path: Path) -> None:
     found = [one for one in verdict(potl.PEV(mode="apex")).findings if one.check == "pev"]
     assert found and {one.result for one in found} == {"inconclusive"}
     assert all("the task has no loss" in one.reason for one in found)
+
+
+class Pruned(Task):
+    """Prunes its first layer before every second forward pass."""
+
+    def step(self, batch: Any) -> torch.Tensor:
+        module: Any = self.model
+        if int(module.get_buffer("1.num_batches_tracked")) % 2 == 1:
+            prune.l1_unstructured(module[0], "weight", amount=0.2)
+        self.optimizers[0].zero_grad()
+        loss = F.cross_entropy(self.model(batch[0]), batch[1])
+        loss.backward()  # type: ignore[no-untyped-call]
+        self.update(loss.detach())
+        return loss.detach()
+
+
+def build_pruned() -> Task:
+    model = net()
+    module: Any = model
+    prune.identity(module[0], "weight")
+    optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
+    return Pruned(model, optimizer, data(), batch_size=8, epochs=3)
+
+
+@pytest.mark.parametrize("arithmetic", ["ord32", "log64", "stock"])
+def test_a_step_prunes_by_weights_that_a_checkpoint_holds(arithmetic: str, tmp_path: Path) -> None:
+    """torch computes a pruned weight in the forward pass, and keeps it beside the parameters."""
+    job = potl.Job.create(build_pruned, seed=7, checkpoint_every=1, arithmetic=arithmetic)
+    run = potl.record(build_pruned, tmp_path / "run", job=job)
+    report = potl.verify(
+        run,
+        job=job,
+        commitment=run.commit(),
+        task=build_pruned,
+        checks=[potl.Replay(samples=job.core.segments)],
+        ledger=None,
+    )
+    assert report.verdict == "accepted", report.sentence
