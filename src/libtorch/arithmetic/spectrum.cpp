@@ -107,6 +107,8 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> lstsq(const Tensor& a, const Tensor& 
   const c10::string_view by = driver.value_or("gelsy");
   TORCH_CHECK(by == "gels" || by == "gelsy" || by == "gelsd" || by == "gelss", "torch.", name,
               ": parameter `driver` should be one of (gels, gelsy, gelsd, gelss)");
+  TORCH_CHECK(!cut || *cut == *cut, "torch.", name,
+              ": rcond is NaN; give a number, or leave it out");
   require_matrices(name, a);
   require_plain(name, b);
   const std::int64_t rows = a.size(-2), columns = a.size(-1);

@@ -113,6 +113,11 @@ def test_least_squares_give_what_torch_gives(driver: str | None, sizes: Any) -> 
         torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
 
 
+def test_least_squares_refuse_an_rcond_that_is_no_number() -> None:
+    with potl.deterministic(), pytest.raises(RuntimeError, match="rcond is NaN"):
+        torch.linalg.lstsq(TALL, TALL, rcond=float("nan"))
+
+
 @pytest.mark.parametrize("form", ["eigh", "eigvalsh", "svd", "svdvals", "pinv", "lstsq"])
 @pytest.mark.parametrize("wrong", [float("nan"), float("inf")])
 def test_what_is_not_finite_raises_as_in_torch(form: str, wrong: float) -> None:
