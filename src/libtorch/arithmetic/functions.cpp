@@ -201,6 +201,7 @@ Tensor pow_scalar(destination to, keys_t keys, const Tensor& x, const Scalar& y)
   if (is_integral(x) && y.isIntegral(/*includeBool=*/true)) {
     return at::_ops::pow_Tensor_Scalar::redispatch(keys & below, x, y);
   }
+  if (x.is_complex() && y.equal(1)) return x.clone();
   if (x.is_complex() && y.equal(2)) return x * x;
   return power(to, x, at::native::wrapped_scalar_tensor(y));
 }

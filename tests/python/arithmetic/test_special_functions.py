@@ -110,6 +110,17 @@ def test_angles_and_logarithms_are_torchs_at_zeros_and_infinities() -> None:
         assert torch.equal(w.clone().log_(), w.log())
 
 
+def test_the_first_power_of_a_complex_number_is_the_number() -> None:
+    z = torch.tensor([3 - 7j, -0.0 + 1j, complex(INFINITY, 0), 1e300j], dtype=torch.complex128)
+    w = z.clone().requires_grad_()
+    with potl.deterministic():
+        assert torch.equal(z**1, z)
+        assert torch.equal(z.conj() ** 1.0, z.conj())
+        assert torch.equal(z.clone().pow_(1), z)
+        (w[:2] ** 2).real.sum().backward()
+    assert w.grad is not None and torch.equal(w.grad[:2], 2 * z[:2].conj())
+
+
 def test_the_angle_of_every_pair_of_special_numbers_is_that_of_the_c_library() -> None:
     numbers = (0.0, 5e-324, 1e-300, 1.0, 3.0, 1e300, 1.7e308, INFINITY, NAN)
     numbers += tuple(-x for x in numbers)
