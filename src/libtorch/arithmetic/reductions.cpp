@@ -311,7 +311,19 @@ Tensor cumsum(const Tensor& x, std::int64_t dim, optional_type dtype) {
     numeric::cumulative_sum(shape, from, to, executor());
   });
 }
+/// y[i - s] y[i] for s = 1, 2, 4, ...: products of 2, 4, 8, ... neighbours, fewer at the beginning.
+Tensor complex_cumprod(const Tensor& x, std::int64_t dim, c10::ScalarType type) {
+  Tensor y = (x.dim() == 0 ? x.reshape(1) : x).to(at::kComplexDouble);
+  const std::int64_t size = y.size(dim);
+  for (std::int64_t step = 1; step < size; step *= 2) {
+    const Tensor products = y.narrow(dim, 0, size - step) * y.narrow(dim, step, size - step);
+    y = at::cat({y.narrow(dim, 0, step), products}, dim);
+  }
+  return y.reshape(x.sizes()).to(type);
+}
 Tensor cumprod(const Tensor& x, std::int64_t dim, optional_type dtype) {
+  const c10::ScalarType type = dtype.value_or(x.scalar_type());
+  if (c10::isComplexType(type)) return complex_cumprod(x, dim, type);
   return cumulative("cumprod", true, x, dim, dtype, [](const auto& shape, auto from, auto to) {
     numeric::cumulative_product(shape, from, to, executor());
   });

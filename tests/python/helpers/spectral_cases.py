@@ -95,6 +95,8 @@ def _reductions() -> Iterator[Case]:
     a, b = floats(2, 3, 5, 2), floats(2, 5, 4, 2)
     yield _case("sum", lambda a: a.sum().sum(0) + a.sum(1, keepdim=True) * a.mean((0, -1)).sum(), a)
     yield _case("prod", lambda a: a.prod() + a.prod(1) + a[:, :0].prod(1, keepdim=True).sum(1), a)
+    yield _case("prod of zeros", lambda a: (a * (a.real > 0)).prod(1) + (a * 0).prod(0).sum(), a)
+    yield _case("cumprod", lambda a: a.cumprod(1) + (a * (a.imag > 0)).conj().cumprod(-1), a)
     yield _case("var", lambda a: a.var() + a.var(1, correction=0) + torch.var_mean(a, 1)[1], a)
     yield _case("std", lambda a: a.std((0, 1), keepdim=True), a)
     yield _case("norm", lambda a: a.norm() + torch.linalg.vector_norm(a, 3, dim=1), a)
