@@ -9,11 +9,11 @@ import contextlib
 import inspect
 from collections import deque
 from collections.abc import Callable, Iterator
-from itertools import islice
 from types import FunctionType, MethodType, ModuleType
 from typing import Any, TypeAlias
 
 import torch
+from torch import nn
 
 from .._base._errors import Problem
 from .._task._capture import is_torchs
@@ -46,6 +46,16 @@ def moved(before: Marks, after: Marks) -> list[_Path]:
     return [path for path, mark in after.items() if mark != before.get(path)]
 
 
+def moving(before: Marks, after: Marks) -> list[_Path]:
+    """Which tensors were changed in between. Made anew, or with another size, they are a cache."""
+    pairs = [(path, before.get(path), after[path]) for path in moved(before, after)]
+    return [
+        path
+        for path, old, new in pairs
+        if isinstance(old, tuple) and isinstance(new, tuple) and old[0] == new[0]
+    ]
+
+
 def listed(paths: list[_Path]) -> str:
     """The names of the first attributes."""
     names = [*dict.fromkeys(str(path[1]) for path in paths)]
@@ -58,40 +68,50 @@ def acting_tensors(
     second: Task,
     paths: tuple[list[_Path], list[_Path]],
     changed: Callable[[], bool],
+    batch: Callable[[], object],
     keep_it: str,
 ) -> Problem | None:
     """What is wrong if tensors in attributes decide what a step does.
 
     Args:
         first: Has trained two steps.
-        second: Has trained the second one; the tensors are changed, and put back.
-        paths: What the first and the last step of the first one changed. Of what the first alone
-            changed, a cache has the same numbers in both, and a loss that is kept has not.
+        second: Has trained the second one; the tensors are given other numbers meanwhile. Their
+            memory is left alone: it may be the data's, or nobody may write it.
+        paths: What the first step of the first one changed, and which tensors the last one did. Of
+            the former, a cache has the same numbers in both, and a loss that is kept has not.
         changed: Repeats a step of the second one from a restored state. Whether it ends in another
             state.
+        batch: Gives that step's.
         keep_it: The remedy.
     """
-    moving, there = set(paths[1]), dict(_values(first))
-    among = moving.union(paths[0])
+    last, there = set(paths[1]), dict(_values(first))
+    among = last.union(paths[0])
     found = {
-        path: value.detach()
+        path: value
         for path, value in _values(second)
         if path in among
         and isinstance(value, torch.Tensor)
         and _is_plain(value)
-        and (path in moving or _differs(there.get(path), value))
+        and (path in last or _differs(there.get(path), value))
     }
     if not found:
         return None
-    with torch.no_grad():
-        before = [(tensor, tensor.clone()) for tensor in found.values()]
-        for tensor, _ in before:
-            tensor.mul_(1.5).add_(1)
-        acts = False
-        with contextlib.suppress(Exception), torch.enable_grad():
-            acts = changed()
-        for tensor, old in before:
-            tensor.copy_(old)
+    given = [value for _, value in _leaves(batch(), (), _DEPTH, set())]  # kept, so that ids stay
+    data = {id(value) for value in given}
+    before: list[tuple[torch.Tensor, torch.Tensor]] = []
+    acts = False
+    try:
+        for tensor in found.values():
+            if id(tensor) not in data:
+                with contextlib.suppress(Exception):  # not all types can be computed with
+                    other, old = tensor.data * 1.5 + 1, tensor.data
+                    tensor.data = other
+                    before.append((tensor, old))
+        with contextlib.suppress(Exception):
+            acts = bool(before) and changed()
+    finally:
+        for tensor, old in reversed(before):
+            tensor.data = old
     if not acts:
         return None
     return Problem(
@@ -103,11 +123,19 @@ def acting_tensors(
 
 
 def _values(task: Task) -> Iterator[tuple[_Path, object]]:
-    for number, one in enumerate(holders_of(task)):
+    holders = holders_of(task)
+    known = {id(one) for one in (*holders, *_held_by(task))}
+    for number, one in enumerate(holders):
         held = _PARTS if one is task else {*_HELD, *_of_its_state(one)}
-        for name, value in vars(one).items():
+        for name, value in [*vars(one).items()]:
             if name not in held:
-                yield from _leaves(value, (number, f"{type(one).__name__}.{name}"), _DEPTH)
+                yield from _leaves(value, (number, f"{type(one).__name__}.{name}"), _DEPTH, known)
+
+
+def _held_by(task: Task) -> Iterator[object]:
+    """What else a task has, which a checkpoint holds, or the client: an attribute may name it."""
+    yield from (*task.optimizers, *task.schedulers, task.scaler, task.dataset)
+    yield from (*task.model.parameters(), *task.model.buffers())
 
 
 def _of_its_state(thing: Any) -> Iterator[str]:
@@ -116,22 +144,25 @@ def _of_its_state(thing: Any) -> Iterator[str]:
         yield from _parts(thing, only_state=True)
 
 
-def _leaves(value: Any, path: _Path, depth: int) -> Iterator[tuple[_Path, object]]:
+def _leaves(value: Any, path: _Path, depth: int, known: set[int]) -> Iterator[tuple[_Path, object]]:
+    if id(value) in known:
+        return
     parts = _parts(value) if depth else {}
     yield path, len(value) if isinstance(value, (list, tuple, deque, dict)) else value
     for key in [*parts][-_FIRST:]:
-        yield from _leaves(parts[key], (*path, key), depth - 1)
+        yield from _leaves(parts[key], (*path, key), depth - 1, known)
 
 
 def _parts(value: Any, *, only_state: bool = False) -> dict[Any, Any]:
     """What is in a container, or in an object."""
     if isinstance(value, (list, tuple, deque)):
-        start = max(0, len(value) - _FIRST)  # of what may be a whole data set
-        return dict(enumerate(islice(value, start, None), start))
+        return {number: value[number] for number in range(len(value))[-_FIRST:]}
     if isinstance(value, dict):
         return value
     if isinstance(value, (type, torch.Tensor, FunctionType, MethodType, ModuleType)):
         return {}
+    if isinstance(value, nn.Module):
+        return dict([*value.named_parameters(), *value.named_buffers()])
     with contextlib.suppress(Exception):
         if isinstance(state := value.state_dict(), dict):
             return state
@@ -139,17 +170,24 @@ def _parts(value: Any, *, only_state: bool = False) -> dict[Any, Any]:
 
 
 def _mark(value: object) -> object:
-    if value is None or isinstance(value, (bool, int, float, str)):
+    if isinstance(value, float):
         return repr(value)  # of NaN, too
-    if not (isinstance(value, torch.Tensor) and _is_plain(value, any_type=True)):
-        return id(value)
-    return value.tolist() if value.numel() <= _FIRST else (value.data_ptr(), value._version)
+    if value is None or isinstance(value, (int, str)):
+        return value
+    with contextlib.suppress(Exception):  # not all kinds of tensors tell their numbers
+        if isinstance(value, torch.Tensor) and _is_plain(value, any_type=True):
+            small = value.numel() <= _FIRST
+            numbers = repr(value.tolist()) if small else (value.data_ptr(), value._version)
+            return tuple(value.shape), numbers
+    return id(value)
 
 
 def _differs(there: object, here: torch.Tensor) -> bool:
-    if not isinstance(there, torch.Tensor) or not _is_plain(there):
+    if not isinstance(there, torch.Tensor) or not _is_plain(there) or there.shape != here.shape:
         return False
-    return there.dtype != here.dtype or not torch.equal(there, here)
+    with contextlib.suppress(Exception):  # not all types can be compared
+        return there.dtype != here.dtype or not torch.equal(there, here)
+    return False
 
 
 def _is_plain(tensor: torch.Tensor, *, any_type: bool = False) -> bool:

@@ -32,7 +32,7 @@ from ._draft import Draft, draft, head_of
 from ._first_steps import are_pinned, end_of
 from ._left_gradients import added_to, left_by
 from ._lost_types import lost_order, lost_types
-from ._moved import acting_tensors, listed, marks_of, moved
+from ._moved import acting_tensors, listed, marks_of, moved, moving
 from ._recipe import Options, changed_options, options_of
 from ._same_batches import SameBatches
 from ._scalers import Counts, lost_scaler, scaler_counts
@@ -342,9 +342,13 @@ class _Attempt:
             second.run_step(steps[1], second.sample_ids(steps[1]))
             return _difference(end, second) is not None
 
-        later = acting_later(
-            first.task, second.task, untouched, kept, changed, _KEEP_IT
-        ) or acting_tensors(first.task, second.task, (self._moved, self._moving), changed, _KEEP_IT)
+        def batch() -> object:
+            return second.batch(steps[1], second.sample_ids(steps[1]))
+
+        tasks = first.task, second.task
+        later = acting_later(*tasks, untouched, kept, changed, _KEEP_IT) or acting_tensors(
+            *tasks, (self._moved, self._moving), changed, batch, _KEEP_IT
+        )
         if later is not None:
             yield later
             return
@@ -448,7 +452,7 @@ class _Attempt:
             marks, earlier = marks_of(session.task), marks
             if number == 1:
                 self._moved = moved(earlier, marks)
-            self._moving = moved(earlier, marks)
+            self._moving = moving(earlier, marks)
             end = session.capture()
             self._structure.require(step, end)
             if len(losses) == step:  # and not the first step again

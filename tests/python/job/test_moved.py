@@ -151,15 +151,67 @@ class Several(ByCount):
         return super().weight()
 
 
-def own(kind: type[Own]) -> Callable[[], potl.Task]:
+class Quiet(Own):
+    def weight(self) -> float:
+        return 1.0
+
+
+class Noted(Quiet):
+    """Attributes of which a step makes new ones, that cannot be written, or told."""
+
+    bits = 1 << 20_000
+
+    def step(self, batch: Any) -> torch.Tensor:
+        self.bits += 1
+        self.mask = torch.rand(1, 100).expand(2, 100)
+        self.narrow = torch.rand(100).to(torch.float8_e4m3fn)
+        self.last = batch[0]
+        return super().step(batch)
+
+
+class Aliasing(ByCount):
+    """Has other names for what a checkpoint holds."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.head, self.parts = self.model[0], list(self.model.parameters())
+        self.first = self.optimizers[0]
+
+
+class Caching(nn.Module):
+    """Keeps positions for the longest batch so far, and a mask for each length."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.net, self.positions = tasks.mlp(), torch.zeros(0, 1)
+        self.masks: dict[int, torch.Tensor] = {}
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if len(self.positions) < len(x):
+            self.positions = torch.linspace(0, 1, len(x))[:, None]
+        mask = self.masks.setdefault(len(x), torch.ones(len(x), 1))
+        out: torch.Tensor = self.net((x + self.positions[: len(x)]) * mask)
+        return out
+
+
+def own(
+    kind: type[Own], model: Callable[[], nn.Module] = tasks.mlp, **options: Any
+) -> Callable[[], potl.Task]:
     def build() -> potl.Task:
-        model = tasks.mlp()
-        return kind(
-            model=model, optimizer=torch.optim.SGD(model.parameters(), lr=0.1),
-            dataset=TensorDataset(tasks.X, tasks.Y), loss=F.cross_entropy, batch_size=12, epochs=3,
-        )  # fmt: skip
+        net = model()
+        given = {
+            "dataset": TensorDataset(tasks.X, tasks.Y), "loss": F.cross_entropy, "batch_size": 12,
+            "epochs": 3, **options,
+        }  # fmt: skip
+        return kind(model=net, optimizer=torch.optim.SGD(net.parameters(), lr=0.1), **given)
 
     return build
+
+
+def in_batches(*lengths: int) -> dict[str, Any]:
+    """A data set that gives the same batches whenever it is asked, itself."""
+    batches = [(tasks.X[:count], tasks.Y[:count]) for count in lengths]
+    return {"dataset": batches, "batch_size": 1, "collate_fn": lambda got: got[0]}
 
 
 @pytest.mark.parametrize(
@@ -170,6 +222,7 @@ def own(kind: type[Own]) -> Callable[[], potl.Task]:
         (ByTensor, "ByTensor.temperature"),
         (BySchedule, "BySchedule.sched"),
         (ByShadow, "ByShadow.shadow"),
+        (Aliasing, "Aliasing.done"),
         (Several, ", ".join(f"Several.log{i}" for i in range(5)) + ", ..."),
     ],
 )
@@ -192,6 +245,15 @@ def test_a_tensor_that_shows_in_later_steps_is_found_by_another_one_in_its_place
 def test_tensors_that_nothing_reads_or_that_rest_are_no_state() -> None:
     assert potl.check(own(Noting)) == []
     assert potl.check(own(Mixed)) == []
+
+
+def test_a_cache_that_grows_with_the_batches_is_no_state() -> None:
+    growing = {"shuffle": False, **in_batches(4, 6, 8)}
+    assert potl.check(own(Quiet, Caching, **growing)) == []
+
+
+def test_notes_that_are_a_batch_or_cannot_be_written_are_left_alone() -> None:
+    assert potl.check(own(Noted, **in_batches(4, 4, 4))) == []
 
 
 class Initialised(nn.Module):
