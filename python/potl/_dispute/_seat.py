@@ -38,7 +38,7 @@ class Seat:
         self.referee = referee
         self._games: list[_Game] = []  # the one that was heard of last first
         self.line_bytes = 0
-        """The most that the next line can have."""
+        """The most that a next line can have."""
 
     def hear(self, keys: Mapping[Name, _core.PublicKey], after: int, lines: Sequence[str]) -> int:
         """Follows the lines of a dispute, of which `after` came before. How many it holds then: 0
@@ -74,7 +74,8 @@ class Seat:
                 game.follow(lines)
         others = [one for one in self._games if one is not game and not one.has(first)]
         self._games = [game, *others][:_MOST_GAMES]
-        self.line_bytes = 4 * game.player.proceedings.message_bytes // 3 + _FRAME
+        now = 4 * game.player.proceedings.message_bytes // 3 + _FRAME
+        self.line_bytes = max(self.line_bytes, now)  # of the others, too
         return len(game.lines)
 
     @property

@@ -113,6 +113,23 @@ def test_who_has_lines_of_an_older_dispute_takes_no_dispute_away(
     assert len(seat._games) == 4
 
 
+def test_who_has_older_lines_makes_no_line_to_come_too_long(
+    case: Case, seat: Seat, lines: list[str]
+) -> None:
+    """The server would not read the answer to what was asked for, and its party seem silent."""
+    keys = {one: case.key(one) for one in NAMES}
+    older = _core.DisputeReferee.open(
+        setting_of(case.job, keys, case.key("referee")),
+        **{one: case.party(one).note for one in NAMES}, turn_ms=1, key=case.referee().key, at=0,
+    ).transcript.strip()  # fmt: skip
+    seat.hear(keys, 0, [older])
+    least = seat.line_bytes
+    seat.hear(keys, 0, lines)
+    most = seat.line_bytes
+    seat.hear(keys, 0, [older])
+    assert seat.line_bytes == most > least
+
+
 def test_a_seat_that_was_away_says_the_same(
     case: Case, ask: Ask, seat: Seat, lines: list[str]
 ) -> None:
