@@ -18,7 +18,7 @@ from .. import _core
 from .._arithmetic import _rounded_steps
 from .._base import _executors, _imports
 from .._base._durable import state_folder
-from .._base._errors import MissingError, UnsupportedError, UsageError
+from .._base._errors import MissingError, PotlError, StorageError, UnsupportedError, UsageError
 from .._base._progress import Progress, track
 from .._record import _keys
 from .._record._inputs import as_note, as_own_job
@@ -140,7 +140,8 @@ def audit(
             states.
         MalformedError, MismatchError: The log is none, or not that of this job.
         MissingError: There is no log.
-        StorageError: A run elsewhere is not reached, or not any more when `patience` is over.
+        StorageError: A run elsewhere is not reached, or not any more when `patience` is over; or
+            the state directory has no place for the repetition.
         InternalError: This machine computes a step in two ways.
     """
     agreed = as_own_job(job, run)
@@ -257,7 +258,13 @@ def _own_place(run: AnyRun, job: Job) -> Path:
     else:
         where = remote.url.rstrip("/")
     name = _core.sha256(job.id + where.encode("utf-8", "surrogateescape")).hex()[:16]
-    return state_folder() / "audits" / name
+    try:
+        place = state_folder() / "audits" / name
+        _core.create_directory(str(place.parent))
+    except (PotlError, RuntimeError) as error:  # RuntimeError: nobody's home
+        remedy = "name a directory of your own with log= (--log), or set XDG_STATE_HOME"
+        raise StorageError(f"there is no place for the repetition: {error}", remedy) from error
+    return place
 
 
 class _Repeater(Prover):

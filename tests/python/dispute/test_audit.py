@@ -102,6 +102,19 @@ def test_without_a_log_each_run_has_a_place_of_its_own(
     assert len(list(found.log.parent.iterdir())) == 2
 
 
+def test_who_has_no_state_directory_is_told_to_name_a_log(
+    honest: potl.Run, job: potl.Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def nobody(path: Path) -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    for home in ("/dev/null", ""):  # no directory; and none named, by nobody
+        monkeypatch.setenv("XDG_STATE_HOME", home)
+        with pytest.raises(potl.StorageError, match=r"no place for the repetition: .*log="):
+            potl.audit(honest, job=job, task=build)
+        monkeypatch.setattr(Path, "expanduser", nobody)
+
+
 def test_a_repetition_that_came_with_the_run_is_not_the_auditors(
     job: potl.Job, trainer: _core.SigningKey, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
