@@ -21,6 +21,7 @@ from potl import _core
 from potl._cli import _cli
 from potl._dispute._dispute import play
 from potl._dispute._table import Store, WatchedClock
+from potl._dispute._there import There
 from potl._record._keygen import write_pair
 from potl._remote._http import Http
 
@@ -440,3 +441,43 @@ def test_the_command(case: Case, urls: dict[str, Any], capsys: pytest.CaptureFix
     assert "--referee-key" in capsys.readouterr().err
     assert _cli.run([*command, "--auditor", urls["auditor"], *keys]) == 2
     assert "--auditor-key" in capsys.readouterr().err
+
+
+class Anew:
+    """Answers for a party whose server was begun anew after its first answer."""
+
+    url, timeout = "http://potl", 1.0
+
+    def __init__(self, case: Case) -> None:
+        self.case, self.answers = case, [{"lines": 3, "message": None}]
+
+    def served(self) -> Any:
+        return self
+
+    def require_job(self, job: str) -> None:
+        pass
+
+    def get(self, path: str, *, limit: int) -> bytes:
+        keys = {one: self.case.key(one).raw.hex() for one in ("trainer", "referee")}
+        return json.dumps({"key": keys["trainer"], "referee": keys["referee"]}).encode()
+
+    def post(self, path: str, body: bytes, *, limit: int) -> bytes:
+        if not self.answers and "after=0&" not in path:
+            raise potl.StorageError("status 413", "")
+        answer = self.answers.pop() if self.answers else {"lines": 4, "message": "said"}
+        return json.dumps(answer).encode()
+
+
+def test_a_party_that_was_begun_anew_is_told_all_lines_again(case: Case) -> None:
+    class Clock:
+        def sleep(self, seconds: float) -> None:
+            pass
+
+    keys: Any = {one: case.key(one) for one in ("trainer", "auditor")}
+    there = There(
+        Anew(case), "trainer", job=case.job.id.hex(), keys=keys, referee=case.key("referee"),
+        clock=Clock(),
+    )  # fmt: skip
+    tries = iter([1.0] * 5 + [-1.0])
+    said = there.message(["line"] * 4, lambda: next(tries), author=lambda _: "trainer", most=9)
+    assert said == b"said"
