@@ -11,10 +11,10 @@ std::vector<finding> verifier_notes(const transcript::evidence& run, const verif
     out.push_back(make_finding("verifier", "", outcome::note, std::move(reason)));
   };
   if (done.verified_before) {
-    note(
-        "this job was verified before: earlier challenges are repeated and earlier commitments "
-        "compared (" +
-        done.ledger.value_or("the ledger") + " remembers them)");
+    note("this job was verified before: " +
+         std::string(done.rejected ? "" : "earlier challenges are repeated and ") +
+         "earlier commitments compared (" + done.ledger.value_or("the ledger") +
+         " remembers them)");
   }
   // Without an own job and a commitment nothing is accepted, and nothing could be remembered.
   if (!done.ledger && run.job_is_own() && run.committed()) {

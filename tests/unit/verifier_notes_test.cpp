@@ -42,6 +42,8 @@ TEST_CASE("a report says what a verifier remembered, was given, and left out") {
   done.verified_before = true;
   REQUIRE(run.of(done).find("verified before: earlier challenges are repeated") !=
           std::string::npos);
+  done.rejected = true;
+  REQUIRE(run.of(done).starts_with("this job was verified before: earlier commitments compared"));
   done.verified_before = false;
   done.nonce_given = done.rejected = true;
   done.unknown = {"a", "b"};
