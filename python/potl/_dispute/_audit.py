@@ -112,9 +112,9 @@ def audit(
         job: The client's own: what was agreed.
         task: `build`, or "module:function".
         log: Directory of the repetition; a new one, or that of an interrupted audit of yours: what
-            is there is not repeated again. None: one in
-            `audits` of your state directory (`XDG_STATE_HOME`), the same whenever this run of this
-            job is audited; `Audit.log` names it.
+            is there is not repeated again. None: one in `audits` of your state directory
+            (`XDG_STATE_HOME`), the same whenever this run of this job is audited; `Audit.log` names
+            it.
         key: The auditor's signing key, created when there is none; None keeps one in `log`.
         commitment: The trainer's, if it has committed already: then the log must be the one that
             it signed.
