@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from .._job._job import Job
     from .._spot_check._cost import CostModel
+    from .._spot_check._guard import SpotCheck
 
 KeyFile = Annotated[
     Path,
@@ -261,7 +262,7 @@ def _train(
 
     Ends with 0 if every step is final, with 1 if a gradient was false, and with 3 if the training
     did not reach its end. What was not final is taken back; give the command again, with this or
-    another worker, to go on.
+    another worker, to go on. Of a training that is finished, --model writes the weights.
     """
     from .._report._page import require_page
     from .._report._report import render_html, render_terminal
@@ -284,6 +285,8 @@ def _train(
         tolerance=tolerance,
         timeout=timeout,
     ) as guard:
+        if guard.is_finished:
+            return _weights_of(guard, model)
         report = guard.train(worker)
         if model is not None and report.verdict == "accepted":
             guard.save_model(model)
@@ -293,6 +296,22 @@ def _train(
         show=lambda console: render_terminal(document, console),
         exit_code=report.exit_code,
         files={} if html is None else {html: render_html(document)},
+    )
+
+
+def _weights_of(guard: SpotCheck, model: Path | None) -> Result:
+    """Of a training that an earlier command finished."""
+    from .._base._errors import UsageError
+
+    steps = guard.final_step
+    if model is None:
+        raise UsageError(f"all {steps} steps are final already", "--model FILE writes the weights")
+    guard.save_model(model)
+    return Result(
+        document={"final_steps": steps, "model": str(model)},
+        show=lambda console: console.print(
+            f"all {steps} steps were final already; {printable(model)} has the weights"
+        ),
     )
 
 

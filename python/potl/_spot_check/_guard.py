@@ -148,7 +148,7 @@ class SpotCheck:
                 },
                 folder=folder,
             )
-            if self.final_step == self._job.steps:
+            if self.is_finished:
                 self._settle()  # who was stopped at the very end had not done that
         except BaseException:
             self.close()
@@ -173,6 +173,11 @@ class SpotCheck:
     def final_step(self) -> int:
         """Steps that are final."""
         return self._guarded.final_step
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether all of them are."""
+        return self.final_step == self._job.steps
 
     def train(
         self, worker: str | Worker, *, until: int | None = None, progress: Progress = None
@@ -202,7 +207,7 @@ class SpotCheck:
         if not self.final_step < total <= self._job.steps:
             raise UsageError(
                 f"{self.final_step} of {self._job.steps} steps are final already",
-                "name a later step, or take the weights from guard.task.model",
+                "name a later step; of a finished training, save_model() writes the weights",
             )
         with track("training", total, progress) as advance:
 

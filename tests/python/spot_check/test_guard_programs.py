@@ -107,6 +107,21 @@ def test_two_programs_train(place: Path, address: str) -> None:
     page = (place / "report.html").read_text()
     assert "computed again, and none was false" in page
 
+    # Whoever forgot to ask for the weights needs no worker to get them.
+    (place / "model.safetensors").unlink()
+
+    def again(*more: str) -> tuple[int, str]:
+        done = subprocess.run(
+            train(listening, *more), cwd=place, capture_output=True, text=True, timeout=600
+        )
+        return done.returncode, done.stdout + done.stderr
+
+    code, said = again()
+    assert code == 2 and "--model FILE writes the weights" in said
+    code, said = again("--model", "model.safetensors")
+    assert code == 0 and "all 58 steps were final already" in said
+    require_expected(place / "model.safetensors")
+
 
 def test_a_worker_with_another_key_is_not_believed(place: Path) -> None:
     (place / "other").write_bytes(KEY[::-1])
