@@ -4,17 +4,20 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TypeVar
 
 from .. import _core
-from .._base._errors import UsageError
+from .._base._errors import MalformedError, UsageError
 
 SEAL_HEADER, ANSWER_HEADER = "Potl-Seal", "Potl-Answer"
 MEDIA_TYPE = "application/vnd.potl.sealed"
 FRAME_BYTES = 256 << 10
 _HEAD, _EXTRA = 32, 16
 _MAX_PEM = 16 << 10
+
+_Key = TypeVar("_Key")
 
 
 def sealed_size(size: int) -> int:
@@ -119,18 +122,23 @@ class Opening:
 
 def read_opening_key(path: str | os.PathLike[str]) -> _core.OpeningKey:
     """The secret key in a file."""
-    return _core.OpeningKey.from_pem(_text_of(path))
+    return _read(_core.OpeningKey.from_pem, path)
 
 
 def read_sealing_key(path: str | os.PathLike[str]) -> _core.SealingKey:
     """The public key in a file."""
-    return _core.SealingKey.from_pem(_text_of(path))
+    return _read(_core.SealingKey.from_pem, path)
 
 
-def _text_of(path: str | os.PathLike[str]) -> str:
+def _read(parse: Callable[[str], _Key], path: str | os.PathLike[str]) -> _Key:
+    where = os.fspath(path)
     try:
         with Path(path).open("rb") as file:
             # What is not a PEM block is for the parser to refuse.
-            return file.read(_MAX_PEM + 1).decode("ascii", "backslashreplace")
+            text = file.read(_MAX_PEM + 1).decode("ascii", "backslashreplace")
+        return parse(text)
     except OSError as error:
-        raise UsageError(f"there is no key {os.fspath(path)}: {error.strerror}", "") from error
+        remedy = "check the path; potl keygen NAME --encryption makes NAME.pem and NAME.pub"
+        raise UsageError(f"there is no key {where}: {error.strerror}", remedy) from error
+    except MalformedError as error:
+        raise MalformedError(f"{where}: {error.message}", error.remedy) from error

@@ -248,7 +248,7 @@ def test_only_the_key_that_the_server_knows_opens(
             recorded.verify(potl.Remote(sealed_url, key=secret))
     with pytest.raises(potl.StorageError, match=r"without encrypting.*--for"):
         recorded.verify(potl.Remote(url, key=key))
-    with pytest.raises(potl.MalformedError, match="--encryption"):
+    with pytest.raises(potl.MalformedError, match=r"key\.pem: .*--encryption"):
         recorded.verify(potl.Remote(sealed_url, key=recorded.folder / "key.pem"))
     with pytest.raises(potl.UsageError, match="there is no key"):
         recorded.verify(potl.Remote(sealed_url, key=tmp_path / "none.pem"))
