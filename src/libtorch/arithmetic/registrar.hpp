@@ -25,6 +25,8 @@ class registrar {
   /// The stock kernels: one IEEE operation per element, or none. Costs nothing at run time.
   void exact(std::initializer_list<const char*> names, const char* note);
 
+  /// Whether this torch has an operator: some come and go with its versions.
+  static bool knows(const std::string& name);
   void exact_if_known(const std::string& name, const char* note);
 
   /// The same where other devices would give other bits, or others from run to run: refused there.

@@ -95,8 +95,10 @@ c10::OperatorHandle registrar::known_operator(const std::string& name) {
   return *handle;
 }
 
+bool registrar::knows(const std::string& name) { return find(name).has_value(); }
+
 void registrar::exact_if_known(const std::string& name, const char* note) {
-  if (find(name)) exact({name.c_str()}, note);
+  if (knows(name)) exact({name.c_str()}, note);
 }
 
 void registrar::exact_on_cpu(std::initializer_list<const char*> names, const char* note) {
