@@ -99,7 +99,6 @@ def acting_tensors(
     given = [value for _, value in _leaves(batch(), (), _DEPTH, set())]  # kept, so that ids stay
     data = {id(value) for value in given}
     before: list[tuple[torch.Tensor, torch.Tensor]] = []
-    acts = False
     try:
         for tensor in found.values():
             if id(tensor) not in data:
@@ -107,8 +106,9 @@ def acting_tensors(
                     other, old = tensor.data * 1.5 + 1, tensor.data
                     tensor.data = other
                     before.append((tensor, old))
-        with contextlib.suppress(Exception):
-            acts = bool(before) and changed()
+        acts = bool(before) and changed()
+    except Exception:  # the step went well before: it reads what it was given
+        acts = True
     finally:
         for tensor, old in reversed(before):
             tensor.data = old

@@ -169,6 +169,20 @@ class Noted(Quiet):
         return super().step(batch)
 
 
+class ByLimit(Own):
+    """Ends when what it adds up is large."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.total = torch.zeros(2)
+
+    def weight(self) -> float:
+        if self.total.max() > 1:
+            raise ValueError("diverged")
+        self.total += 0.1
+        return 1.0
+
+
 class Aliasing(ByCount):
     """Has other names for what a checkpoint holds."""
 
@@ -234,7 +248,12 @@ def test_attributes_that_the_steps_changed_are_named(kind: type[Own], where: str
 
 
 @pytest.mark.parametrize(
-    ("kind", "where"), [(ByTeacher, "ByTeacher.teacher"), (ByFirst, "ByFirst.first")]
+    ("kind", "where"),
+    [
+        (ByTeacher, "ByTeacher.teacher"),
+        (ByFirst, "ByFirst.first"),
+        (ByLimit, "ByLimit.total"),
+    ],
 )
 def test_a_tensor_that_shows_in_later_steps_is_found_by_another_one_in_its_place(
     kind: type[Own], where: str
