@@ -14,6 +14,8 @@ import torch
 from .._base._errors import Problem
 from .._task._task import Task
 
+_LISTS = (list, tuple, deque)
+
 
 def lost_types(trained: Task, restored: Task) -> Problem | None:
     """The first container that training made and that a restored task has as another type.
@@ -22,8 +24,8 @@ def lost_types(trained: Task, restored: Task) -> Problem | None:
         trained: A task after some steps.
         restored: Another one, to which a state of the first was restored.
     """
-    here = dict(_containers(_kept(restored), ""))
-    for path, kind in _containers(_kept(trained), ""):
+    here = dict(_containers(restored))
+    for path, kind in _containers(trained):
         found = here.get(path, kind)
         # A Size only ever is read, and as the tuple that it is.
         if found is not kind and kind is not torch.Size:
@@ -47,8 +49,8 @@ def lost_order(trained: Task, restored: Task) -> Problem | None:
         trained: A task after some steps.
         restored: Another one, to which a state of the first was restored.
     """
-    here = dict(_tensors(_kept(restored), ""))
-    for path, tensor in _tensors(_kept(trained), ""):
+    here = dict(_tensors(restored))
+    for path, tensor in _tensors(trained):
         found = here.get(path, tensor)
         if found.shape == tensor.shape and _strides(found) != _strides(tensor):
             return Problem(
@@ -65,18 +67,6 @@ def _strides(tensor: torch.Tensor) -> list[int]:
     return [step for step, size in zip(tensor.stride(), tensor.shape, strict=True) if size > 1]
 
 
-def _tensors(value: Any, path: str) -> Iterator[tuple[str, torch.Tensor]]:
-    if isinstance(value, torch.Tensor):
-        if value.layout == torch.strided:
-            yield path, value
-        return
-    items: Any = value.items() if isinstance(value, Mapping) else ()
-    if isinstance(value, (list, tuple, deque)):
-        items = enumerate(value)
-    for key, item in items:
-        yield from _tensors(item, f"{path}/{key}" if path else str(key))
-
-
 def _kept(task: Task) -> dict[str, object]:
     """Where code of the user's own may keep containers."""
     return {
@@ -86,14 +76,24 @@ def _kept(task: Task) -> dict[str, object]:
     }
 
 
-def _containers(value: Any, path: str) -> Iterator[tuple[str, type]]:
-    if isinstance(value, Mapping):
-        items: Any = value.items()
-    elif isinstance(value, (list, tuple, deque)):
+def _values(value: Any, path: str) -> Iterator[tuple[str, Any]]:
+    """Containers and what is in them."""
+    items: Any = value.items() if isinstance(value, Mapping) else ()
+    if isinstance(value, _LISTS):
         items = enumerate(value)
-    else:
-        return
     if path:
-        yield path, type(value)
+        yield path, value
     for key, item in items:
-        yield from _containers(item, f"{path}/{key}" if path else str(key))
+        yield from _values(item, f"{path}/{key}" if path else str(key))
+
+
+def _containers(task: Task) -> Iterator[tuple[str, type]]:
+    for path, value in _values(_kept(task), ""):
+        if isinstance(value, (Mapping, *_LISTS)):
+            yield path, type(value)
+
+
+def _tensors(task: Task) -> Iterator[tuple[str, torch.Tensor]]:
+    for path, value in _values(_kept(task), ""):
+        if isinstance(value, torch.Tensor) and value.layout == torch.strided:
+            yield path, value
