@@ -3,12 +3,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from cheated import Cheated, verdict
 from spectral_nets import LOSSES, NETS, FourierOperator
 from torch import Tensor
 
@@ -24,30 +25,6 @@ def drawn(*shape: int) -> Tensor:
 DATA = torch.utils.data.TensorDataset(drawn(24, 48), drawn(24, 48).cumsum(1))
 
 
-@pytest.fixture(autouse=True)
-def threads_stay() -> Iterator[None]:
-    before = torch.get_num_threads()
-    yield
-    torch.set_num_threads(before)
-
-
-class Trained(potl.Task):
-    """What a cheat does to the weights behind its third step."""
-
-    cheat: Callable[[list[Tensor], list[Tensor]], None] | None = None
-    taken = 0
-
-    def step(self, batch: Any) -> Any:
-        weights = list(self.model.parameters())
-        before = [one.detach().clone() for one in weights]
-        loss = super().step(batch)
-        Trained.taken += 1
-        if Trained.cheat is not None and Trained.taken == 3:
-            with torch.no_grad():
-                Trained.cheat(weights, before)
-        return loss
-
-
 def skipped(weights: list[Tensor], before: list[Tensor]) -> None:
     for one, old in zip(weights, before, strict=True):
         one.copy_(old)
@@ -59,52 +36,30 @@ def changed(weights: list[Tensor], _before: list[Tensor]) -> None:
     part.copy_(torch.nextafter(part, part + 1))
 
 
-def build_of(name: str) -> Callable[[], potl.Task]:
-    def build() -> potl.Task:
+def build_of(name: str) -> Callable[[], Cheated]:
+    def build() -> Cheated:
         net = NETS[name]()
         optimizer = torch.optim.AdamW(net.parameters(), lr=0.01)
-        return Trained(
+        return Cheated(
             model=net, optimizer=optimizer, dataset=DATA, loss=LOSSES[name], batch_size=8, epochs=2
         )
 
     return build
 
 
-def verdict(name: str, folder: Path, mode: str = "ord32", cheat: Any = None) -> str:
-    """Of a run that is recorded with one thread and verified with two."""
-    build = build_of(name)
-    torch.set_num_threads(1)
-    job = potl.Job.create(build, seed=5, checkpoint_every=3, arithmetic=mode)
-    Trained.taken, Trained.cheat = 0, cheat
-    try:
-        run = potl.record(build, folder / "run", job=job)
-    finally:
-        Trained.cheat = None
-    torch.set_num_threads(2)
-    report = potl.verify(
-        run,
-        job=job,
-        commitment=run.commit(),
-        task=build,
-        checks=[potl.Replay(samples=2)],
-        ledger=None,
-    )
-    return str(report.verdict)
-
-
 @pytest.mark.parametrize("name", NETS)
 def test_an_honest_run_is_accepted(name: str, tmp_path: Path) -> None:
-    assert verdict(name, tmp_path) == "accepted"
+    assert verdict(build_of(name), tmp_path) == "accepted"
 
 
 @pytest.mark.parametrize("mode", ["cr32", "log64", "xint24", "xint16"])
 def test_complex_weights_train_in_every_mode(mode: str, tmp_path: Path) -> None:
-    assert verdict("fourier operator", tmp_path, mode) == "accepted"
+    assert verdict(build_of("fourier operator"), tmp_path, mode) == "accepted"
 
 
 @pytest.mark.parametrize("cheat", [skipped, changed])
 def test_a_cheat_with_complex_weights_is_rejected(cheat: Any, tmp_path: Path) -> None:
-    assert verdict("fourier operator", tmp_path, cheat=cheat) == "rejected"
+    assert verdict(build_of("fourier operator"), tmp_path, cheat=cheat) == "rejected"
 
 
 @pytest.mark.parametrize(

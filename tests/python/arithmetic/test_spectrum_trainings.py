@@ -3,13 +3,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 import torch.nn.functional as F
+from cheated import Cheated, verdict
 from torch import Tensor, nn
 from zoo import raw_digits
 
@@ -71,78 +71,35 @@ def nuclear_loss(y: Tensor, labels: Tensor) -> Tensor:
     return F.cross_entropy(y, labels) + 1e-3 * torch.linalg.matrix_norm(y, "nuc")
 
 
-class Trained(potl.Task):
-    """What a cheat does to the weights behind its third step."""
-
-    cheat: Callable[[Tensor], None] | None = None
-    taken = 0
-
-    def step(self, batch: Any) -> Any:
-        loss = super().step(batch)
-        Trained.taken += 1
-        if Trained.cheat is not None and Trained.taken == 3:
-            with torch.no_grad():
-                Trained.cheat(next(iter(self.model.parameters())))
-        return loss
-
-
-def by_shampoo() -> potl.Task:
+def by_shampoo() -> Cheated:
     net = nn.Sequential(nn.Linear(64, 12), nn.ReLU(), nn.Linear(12, 10))
     return task(net, Shampoo(net.parameters()), F.cross_entropy)
 
 
-def whitened() -> potl.Task:
+def whitened() -> Cheated:
     net = Whitened()
     return task(net, torch.optim.AdamW(net.parameters(), lr=0.01), nuclear_loss)
 
 
-def task(net: nn.Module, optimizer: torch.optim.Optimizer, loss: Any) -> potl.Task:
-    return Trained(
+def task(net: nn.Module, optimizer: torch.optim.Optimizer, loss: Any) -> Cheated:
+    return Cheated(
         model=net, optimizer=optimizer, dataset=DIGITS, loss=loss, batch_size=24, epochs=2
     )
 
 
-@pytest.fixture(autouse=True)
-def threads_stay() -> Iterator[None]:
-    before = torch.get_num_threads()
-    yield
-    torch.set_num_threads(before)
-
-
-def verdict(build: Any, folder: Path, cheat: Any = None) -> str:
-    """Of a run that is recorded with one thread and verified with two."""
-    torch.set_num_threads(1)
-    job = potl.Job.create(build, seed=5, checkpoint_every=4, arithmetic="ord32")
-    Trained.taken, Trained.cheat = 0, cheat
-    try:
-        run = potl.record(build, folder / "run", job=job)
-    finally:
-        Trained.cheat = None
-    torch.set_num_threads(2)
-    report = potl.verify(
-        run,
-        job=job,
-        commitment=run.commit(),
-        task=build,
-        checks=[potl.Replay(samples=2)],
-        ledger=None,
-    )
-    return str(report.verdict)
-
-
-def one_unit_more(weight: Tensor) -> None:
-    part = weight.view(-1)[5:6]
+def one_unit_more(weights: list[Tensor], _before: list[Tensor]) -> None:
+    part = weights[0].view(-1)[5:6]
     part.copy_(torch.nextafter(part, part + 1))
 
 
 @pytest.mark.parametrize("build", [by_shampoo, whitened])
 def test_an_honest_run_is_accepted(build: Any, tmp_path: Path) -> None:
-    assert verdict(build, tmp_path) == "accepted"
+    assert verdict(build, tmp_path, every=4) == "accepted"
 
 
 @pytest.mark.parametrize("build", [by_shampoo, whitened])
 def test_one_unit_in_the_last_place_is_rejected(build: Any, tmp_path: Path) -> None:
-    assert verdict(build, tmp_path, one_unit_more) == "rejected"
+    assert verdict(build, tmp_path, cheat=one_unit_more, every=4) == "rejected"
 
 
 def test_shampoo_learns_digits() -> None:
