@@ -3,7 +3,7 @@
 
 - Optimizers raise numbers to powers (`0.999 ** step`), which Python leaves to the platform's libm:
   inside blocks such numbers are `Number`, whose powers are potl's. The cosine of learning rate
-  schedules is potl's too.
+  schedules is potl's too. Adafactor is written again.
 - Data loaders run outside the block.
 - Threads that are started inside do not compute as stock silently: what is not exact is refused.
 - Compiled callables run as eager code.
@@ -37,13 +37,12 @@ from torch.optim import lr_scheduler
 from torch.utils.data import dataloader
 
 from .._base._errors import NotReproducible
+from ._adafactor import adafactor
 from ._exact_number import Number
 from ._library import module
 
 # Modules that read an optimizer's step count by this name.
 _OPTIMIZERS = ("adagrad", "adam", "adamax", "asgd", "nadam", "radam")
-# Optimizers that raise numbers to powers which nothing here can reach.
-_REFUSED = ("Adafactor", "SparseAdam")
 
 
 def _is_on() -> bool:
@@ -124,9 +123,8 @@ class Patches:
     def _optimizers(self) -> None:
         for name in _OPTIMIZERS:
             self.put(sys.modules[f"torch.optim.{name}"], "_get_value", _number)
-        for name in _REFUSED:
-            kind = getattr(torch.optim, name)
-            self.put(kind, "step", functools.partial(_refuse_optimizer, name))
+        self.put(sys.modules["torch.optim._adafactor"], "adafactor", adafactor)
+        self.put(torch.optim.SparseAdam, "step", _refuse_sparse)
 
 
 patches = Patches()
@@ -236,13 +234,13 @@ def _number(get_value: Callable[[Any], Any]) -> Callable[[Any], Any]:
     return exact
 
 
-def _refuse_optimizer(name: str, step: Callable[..., Any]) -> Callable[..., Any]:
+def _refuse_sparse(step: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(step)
     def refuse(*args: Any, **kwargs: Any) -> Any:
         if _is_on() and not module().lets_through():
             raise NotReproducible(
-                f"torch.optim.{name} raises numbers to powers in Python, with the platform's libm",
-                "use torch.optim.AdamW, Adam or SGD",
+                "torch.optim.SparseAdam raises numbers to powers with the platform's libm",
+                "use another optimizer of torch.optim, and dense gradients",
             )
         return step(*args, **kwargs)
 

@@ -40,7 +40,8 @@ def replaced() -> list[Any]:
         concurrent.futures.ThreadPoolExecutor.submit,
         torch.compile,
         sys.modules["torch.optim.adam"]._get_value,
-        torch.optim.Adafactor.step,
+        torch.optim.SparseAdam.step,
+        torch.optim._adafactor.adafactor,
         lr_scheduler.math,
         torch.backends.opt_einsum,
         torch.are_deterministic_algorithms_enabled,
@@ -416,13 +417,12 @@ def test_the_cosine_of_schedules_is_potls_inside() -> None:
     assert all(abs(exact(x) - math.cos(x)) <= math.ulp(math.cos(x)) for x in angles)
 
 
-@pytest.mark.parametrize("kind", [torch.optim.Adafactor, torch.optim.SparseAdam])
-def test_optimizers_with_powers_out_of_reach_are_refused(kind: Any) -> None:
+def test_an_optimizer_with_powers_out_of_reach_is_refused() -> None:
     weight = torch.nn.Parameter(torch.ones(3))
-    optimizer = kind([weight])
+    optimizer = torch.optim.SparseAdam([weight])
     with potl.deterministic():
         (weight * 2).sum().backward()
-        with pytest.raises(potl.NotReproducible, match=kind.__name__):
+        with pytest.raises(potl.NotReproducible, match="SparseAdam"):
             optimizer.step()
     assert weight.tolist() == [1, 1, 1]
 

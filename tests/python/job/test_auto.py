@@ -196,15 +196,17 @@ def test_without_a_check_the_arithmetic_is_found_out_all_the_same() -> None:
     assert arithmetic_of(create(build_decomposed, check=False)) == "stock"
 
 
-class Adafactor(torch.optim.Adafactor):
-    """Counts its steps among its options."""
+class Counting(torch.optim.SGD):
+    """Counts its steps among its options, and takes them along something without an exact form."""
 
     def __init__(self, parameters: Any) -> None:
-        super().__init__(parameters)
+        super().__init__(parameters, lr=0.01)
         self.param_groups[0]["k"] = 0
 
     def step(self, closure: Any = None) -> Any:
         self.param_groups[0]["k"] += 1
+        for parameter in self.param_groups[0]["params"]:
+            parameter.grad = torch.special.erfcx(parameter.grad)
         return super().step(closure)
 
 
@@ -215,7 +217,7 @@ def huge_loss(output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
 def build_skipping() -> potl.Task:
     """A scaler whose scale is too large for the first steps."""
     net = tasks.model()
-    options = tasks.options(model=net, optimizer=Adafactor(net.parameters()), loss=huge_loss)
+    options = tasks.options(model=net, optimizer=Counting(net.parameters()), loss=huge_loss)
     return potl.Task(**options, scaler=torch.amp.GradScaler("cpu", init_scale=2.0**127))
 
 
@@ -228,7 +230,7 @@ def test_an_optimizer_whose_first_updates_are_skipped_is_tried_too(check: bool) 
             "optimizers": [["k", "lr"]],
             "schedulers": [],
         }
-    assert any("powers in Python" in one.what for one in potl.check(build_skipping))
+    assert any("erfcx" in one.what for one in potl.check(build_skipping))
 
 
 def test_auto_is_no_arithmetic_of_a_session() -> None:
