@@ -43,18 +43,20 @@ struct attested {
   std::optional<std::string> model;       ///< path of the delivered file
   std::optional<digest> job;              ///< transcript::job::id()
   std::optional<std::string> commitment;  ///< the prover's signed note
+  std::optional<digest> trainer = {};     ///< transcript::job::trainer, who may not be the signer
 };
 
-/// The text of the envelope. usage: `report` is none, or is about no run that could be opened, or
-/// the time is not written as in `attestation`; limit: it is longer than open_attestation reads.
+/// The text of the envelope. usage: `report` is none, or is about no run that could be opened, the
+/// key is that of the report's trainer, or the time is not written as in `attestation`; limit: it
+/// is longer than open_attestation reads.
 result<std::string> sign_attestation(const json_value& report, const signing_key& key,
                                      std::string_view signed_at);
 
 /// Opens an envelope, and compares. A commitment is the one of the report if job, root and number
 /// of records are, and the trainer that the report names has signed it. malformed: it is no
-/// attestation, or the commitment is none; mismatch: the key has not signed it, or it is about
-/// another job, commitment or model; missing: it says nothing about what is compared; usage:
-/// nothing is.
+/// attestation, or the commitment is none; mismatch: the key has not signed it, it is the run's
+/// trainer's by the report or by what is held, or it is about another job, commitment or model;
+/// missing: it says nothing about what is compared; usage: nothing is.
 result<attestation> open_attestation(bytes_view text, const public_key& signer,
                                      const attested& held);
 

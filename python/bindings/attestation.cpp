@@ -21,9 +21,10 @@ void bind_attestation(py::module_& module) {
   module.def(
       "open_attestation",
       [](py::handle envelope, const public_key& signer, std::optional<std::string> model,
-         const py::object& job, std::optional<std::string> commitment) {
+         const py::object& job, std::optional<std::string> commitment, const py::object& trainer) {
         attested held{.model = std::move(model), .job = {}, .commitment = std::move(commitment)};
         if (!job.is_none()) held.job = to_digest(job);
+        if (!trainer.is_none()) held.trainer = to_digest(trainer);
         const readable_buffer text(envelope);
         const attestation got = [&] {
           const py::gil_scoped_release released;
@@ -32,7 +33,8 @@ void bind_attestation(py::module_& module) {
         return py::make_tuple(py::bytes(canonical_json(got.report)), got.signed_at);
       },
       py::arg("envelope"), py::arg("signer"), py::kw_only(), py::arg("model") = py::none(),
-      py::arg("job") = py::none(), py::arg("commitment") = py::none());
+      py::arg("job") = py::none(), py::arg("commitment") = py::none(),
+      py::arg("trainer") = py::none());
 }
 
 }  // namespace potl::python

@@ -122,7 +122,9 @@ def open_attestation(
     model: str | None = None,
     job: bytes | None = None,
     commitment: str | None = None,
+    trainer: bytes | None = None,
 ) -> tuple[bytes, str]:
     """The report as canonical JSON and the time of signing, after it was compared with the file of
-    a model, the id of a job and the signed note of a commitment.
+    a model, the id of a job and the signed note of a commitment. The key of the trainer, who may
+    not be the signer, is the job's.
     """

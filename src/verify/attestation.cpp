@@ -195,12 +195,32 @@ status compare_note(const json_value& report, const subjects& of, const std::str
                "pass what the trainer published"};
 }
 
+// Whose word for its own run is no verifier's.
+bool is_trainer(const json_value& report, const public_key& signer) {
+  const json_value* job = report.find("job");
+  const json_value* named = job == nullptr ? nullptr : job->find("trainer");
+  return named != nullptr && *named == json_value(signer.hex());
+}
+
+// The report may leave out who trained: what the reader holds names the trainer, too.
+bool is_trainer(const attested& held, const public_key& signer) {
+  if (held.trainer && held.trainer->bytes == signer.raw()) return true;
+  if (!held.commitment) return false;
+  const auto note = transcript::parse_run_note(*held.commitment);
+  return note && verify_note(note->note, signer);
+}
+
 }  // namespace
 
 result<std::string> sign_attestation(const json_value& report, const signing_key& key,
                                      std::string_view signed_at) {
   const result<json_value> statement = statement_of(report, signed_at);
   if (!statement) return statement.why();
+  if (is_trainer(report, key.verifier())) {
+    return error{errc::usage,
+                 "this is the key of the run's trainer, whose word nobody takes for it",
+                 "sign with a verifier's key"};
+  }
   const std::string payload = canonical_json(*statement);
   if (const auto read = parse_json(as_bytes_view(payload)); !read) {
     return error{errc::limit, "nobody could read the attestation: " + read.why().message,
@@ -234,6 +254,10 @@ result<attestation> open_attestation(bytes_view text, const public_key& signer,
   const result<json_value> own = statement_of(*report, *signed_at);
   if (!own) return malformed(own.why().message);
   if (!(*own == *statement)) return malformed("its parts contradict each other");
+  if (is_trainer(*report, signer) || is_trainer(held, signer)) {
+    return error{errc::mismatch, "the run's own trainer has signed the attestation",
+                 "ask for the one of a verifier that you trust, and pass that verifier's key"};
+  }
   const result<subjects> of = subjects_of(*report);
   if (!of) return of.why();
   if (held.job) {

@@ -87,6 +87,11 @@ nlohmann::json payload_of(const std::string& envelope) {
   return nlohmann::json::parse(bytes.begin(), bytes.end());
 }
 
+json_value payload_subjects(const std::string& envelope) {
+  const auto text = nlohmann::json::parse(envelope)["payload"].get<std::string>();
+  return *parse_json(detail::from_base64(text).value()).value().find("subject");
+}
+
 }  // namespace
 
 TEST_CASE("what is signed is what DSSE says", "[attestation]") {
@@ -151,6 +156,32 @@ TEST_CASE("an attestation about something else is refused", "[attestation]") {
   CHECK(here.open(without, {.model = here.model, .job = {}, .commitment = {}}).why().code ==
         errc::missing);
   CHECK(here.open(without, {.model = {}, .job = here.job, .commitment = {}}));
+}
+
+TEST_CASE("the run's own trainer attests nothing", "[attestation]") {
+  signed_report here;
+  json_value report = here.report();
+  CHECK(sign_attestation(report, here.trainer, moment).why().code == errc::usage);
+  // Elsewhere it is signed none the less, or leaves out who trained.
+  here.key = key_of('t');
+  const std::string text = here.around(canonical_json(
+      json_value::of({{"_type", "https://in-toto.io/Statement/v1"},
+                      {"subject", payload_subjects(signed_report().text())},
+                      {"predicateType", "https://potl.invalid/attestation/v1"},
+                      {"predicate", json_value::of({{"report", report}, {"signedAt", moment}})}})));
+  CHECK(here.open(text, {.model = here.model, .job = {}, .commitment = {}}).why().code ==
+        errc::mismatch);
+  report.set("job", json_value::of({{"id", here.job.hex()}, {"trainer", nullptr}}));
+  const std::string silent = sign_attestation(report, here.key, moment).value();
+  attested held{.model = here.model, .job = here.job, .commitment = {}};
+  CHECK(here.open(silent, held));
+  held.commitment = here.note();
+  CHECK(here.open(silent, held).why().code == errc::mismatch);
+  held.commitment.reset();
+  held.trainer = digest{here.trainer.verifier().raw()};
+  CHECK(here.open(silent, held).why().code == errc::mismatch);
+  held.trainer = digest{key_of('w').verifier().raw()};
+  CHECK(here.open(silent, held));
 }
 
 TEST_CASE("a commitment is compared as a whole", "[attestation]") {

@@ -62,7 +62,8 @@ class Attestation:
         Raises:
             UsageError: There is nothing to compare it with.
             MalformedError: It is not an attestation, or the commitment is not one.
-            MismatchError: The key has not signed it, or it is about something else.
+            MismatchError: The key has not signed it, it is the key of the run's trainer, or it is
+                about something else.
             MissingError: It says nothing about what it is compared with.
         """
         for file, what in ((path, "attestation"), (model, "model")):
@@ -70,12 +71,14 @@ class Attestation:
                 require_file(file, what)
         signer = public_key(key)
         held = {"model": model, "job": job, "commitment": commitment}
+        agreed = None if job is None else as_job(job).core
         text, signed_at = _core.open_attestation(
             _core.read_file(os.fspath(path), max_bytes=_core.MAX_ATTESTATION_BYTES),
             signer,
             model=None if model is None else os.fspath(model),
-            job=None if job is None else as_job(job).core.id,
+            job=None if agreed is None else agreed.id,
             commitment=None if commitment is None else as_note(commitment),
+            trainer=None if agreed is None else agreed.trainer,
         )
         return Attestation(
             report=Report(text),

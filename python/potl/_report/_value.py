@@ -175,7 +175,8 @@ class Report:
             key: Your private key, of which they know the public half.
 
         Raises:
-            UsageError: The file exists, there is no such key, or no run could be opened.
+            UsageError: The file exists, there is no such key, it is the trainer's, or no run could
+                be opened.
         """
         from .. import _core
         from .._base._durable import write_new

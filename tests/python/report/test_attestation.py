@@ -108,6 +108,21 @@ def test_another_model_job_commitment_or_key_is_refused(verified: Verified, tmp_
         read(verified.path, key=verified.public)
 
 
+def test_the_trainer_of_the_job_is_no_verifier(verified: Verified, tmp_path: Path) -> None:
+    assert _cli.run(["keygen", str(tmp_path / "trainer")]) == 0
+    key, public = tmp_path / "trainer.pem", tmp_path / "trainer.pub"
+    job = potl.Job.create(tasks.build, seed=3, checkpoint_every=4, trainer=public)
+    document = json.loads(verified.report.json())
+    path = tmp_path / "attestation.json"
+    document["job"] |= {"id": job.id.hex(), "trainer": job.core.trainer.hex()}
+    with pytest.raises(potl.UsageError, match="the run's trainer"):
+        potl.Report(json.dumps(document).encode()).attest(path, key=key)
+    document["job"]["trainer"] = None
+    potl.Report(json.dumps(document).encode()).attest(path, key=key)
+    with pytest.raises(potl.MismatchError, match="own trainer has signed"):
+        potl.Attestation.read(path, key=public, job=job)
+
+
 def test_a_verdict_that_somebody_changed_is_not_believed(
     verified: Verified, tmp_path: Path
 ) -> None:
