@@ -3,7 +3,6 @@
 
 # FastAPI reads the annotations of the endpoints: no postponed ones here.
 
-import asyncio
 import contextlib
 import hashlib
 import hmac
@@ -24,7 +23,6 @@ from ._limits import Application, Gate, Responses, ServeLimits, Waits
 
 _MOST_NOTE = 256 << 10
 _NONCE_SECONDS = 60
-_SENT_AT_A_TIME = 8
 _OCTETS = "application/octet-stream"
 
 Who = Annotated[Literal["trainer", "auditor"], Query(description="Who asks.")]
@@ -123,17 +121,7 @@ def endpoints(docket: Docket, *, limits: ServeLimits) -> FastAPI:
         docs_url=None,
         redoc_url=None,
     )
-    sending, nonces, waits = asyncio.Semaphore(_SENT_AT_A_TIME), Nonces(), Waits(limits.requests)
-
-    @contextlib.asynccontextmanager
-    async def sent(request: Request, most: int) -> AsyncIterator[bytes]:
-        """What a client sends, as long as it is needed."""
-        # First: somebody whose message does not come keeps nobody else out.
-        body = await read_body(request, most, limits)
-        if sending.locked():
-            raise HTTPException(503, "too many ask at a time")
-        async with sending:
-            yield body
+    nonces, waits = Nonces(), Waits(limits.requests)
 
     def held(name: str) -> Dispute:
         if name not in docket.disputes:
@@ -160,8 +148,7 @@ def endpoints(docket: Docket, *, limits: ServeLimits) -> FastAPI:
         request: Request, who: Who, nonce: Nonce, signature: Signature, wait: Wait = 0
     ) -> Joined:
         dispute, signed = None, bytes.fromhex(nonce)
-        async with sent(request, _MOST_NOTE) as body:
-            pass
+        body = await read_body(request, _MOST_NOTE, limits)
         try:
             note = body.decode()
             text = joining(docket.referee.job.id, docket.referee.key.public_key, note, signed)
@@ -199,8 +186,8 @@ def endpoints(docket: Docket, *, limits: ServeLimits) -> FastAPI:
     )
     async def _message(request: Request, dispute: Named) -> Sent:
         found = held(dispute)
-        async with sent(request, found.message_bytes) as message:
-            await docket.receive(found, message)
+        # Whose message has come waits in line: nobody keeps the one out whose turn it is.
+        await docket.receive(found, await read_body(request, found.message_bytes, limits))
         return Sent(lines=found.count)
 
     return app

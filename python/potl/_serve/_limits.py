@@ -9,8 +9,10 @@ import hashlib
 import hmac
 import json
 import logging
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, MutableMapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeAlias
 
 from .._remote._http import JOB_HEADER
@@ -31,10 +33,10 @@ class ServeLimits:
     """What a server spends on its clients.
 
     Attributes:
-        requests: Requests that are answered at a time; others are told to come back (503), unless
-            a client has yet to take what was sent: then the one that has done so longest is cut.
-            Those that wait for news are not counted; of more of them the oldest are answered at
-            once.
+        requests: Requests that are answered at a time, of one address an eighth less; others are
+            told to come back (503), unless a client has yet to take what was sent: then the one
+            that has done so longest is cut. Those that wait for news are not counted; of more of
+            them the oldest are answered at once.
         openings: Chunks and trees that are opened at a time: each reads and hashes a tensor.
         stall_seconds: How long a client may take for the next 64 KiB, or for sending its request.
         request_seconds: How long one request may take.
@@ -112,9 +114,11 @@ class Gate:
         ]
         self._token = None if token is None else _digest(token.encode())
         self._limits = limits
-        self._running = 0
-        # What clients have yet to take, the longest first.
-        self._taking: dict[asyncio.Future[None], None] = {}
+        # Of each address: who has many connections leaves places for others, as for the other party
+        # of a dispute.
+        self._running = Counter[str]()
+        # What clients have yet to take, the longest first, and their addresses.
+        self._taking: dict[asyncio.Future[None], str] = {}
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -122,23 +126,25 @@ class Gate:
                 await self._inner(scope, receive, send)
             return
         begun = False
+        address = str((scope.get("client") or ("",))[0])
 
         async def sent(message: Message) -> None:
             nonlocal begun
             if message["type"] == "http.response.start":
                 begun = True
                 message["headers"] = [*message.get("headers", []), *self._headers]
-            await self._sent(send(message))
+            await self._sent(send(message), address)
 
         if not self._is_known(scope):
             await refuse(sent, 401, "who is asking?", (b"www-authenticate", b"Bearer"))
-        elif self._running >= self._limits.requests and not self._cut():
+        elif not self._has_room(address):
             await refuse(sent, 503, "too many requests at a time", (b"retry-after", b"1"))
         else:
-            self._running += 1
+            self._running[address] += 1
+            left = partial(self._left, address)
             try:
                 await asyncio.wait_for(
-                    self._inner({**scope, _LEAVE: self._left}, receive, sent),
+                    self._inner({**scope, _LEAVE: left}, receive, sent),
                     self._limits.request_seconds,
                 )
             except (asyncio.TimeoutError, TimeoutError, _StalledError):
@@ -150,12 +156,12 @@ class Gate:
                 if not begun:
                     await refuse(sent, 500, "the server failed")
             finally:
-                self._running -= 1
+                self._running -= Counter([address])
 
-    async def _sent(self, sending: Awaitable[None]) -> None:
+    async def _sent(self, sending: Awaitable[None], address: str) -> None:
         """Until the client has taken so much that there is room for more."""
         taking = asyncio.ensure_future(sending)
-        self._taking[taking] = None
+        self._taking[taking] = address
         try:
             await asyncio.wait_for(taking, self._limits.stall_seconds)
         except (asyncio.TimeoutError, TimeoutError) as error:
@@ -167,23 +173,30 @@ class Gate:
         finally:
             self._taking.pop(taking, None)
 
-    def _cut(self) -> bool:
-        """Makes room: who takes nothing keeps nobody out. False: there is no such client."""
-        longest = next(iter(self._taking), None)
+    def _has_room(self, address: str) -> bool:
+        """Makes it where it can: who takes nothing keeps nobody out. An address that has its share
+        cuts its own alone.
+        """
+        most = self._limits.requests
+        has_its_share = self._running[address] >= most - most // 8
+        if not has_its_share and self._running.total() < most:
+            return True
+        longest = next(
+            (one for one, of in self._taking.items() if of == address or not has_its_share), None
+        )
         if longest is None:
             return False
         del self._taking[longest]
-        longest.cancel()
-        return True
+        return longest.cancel()  # unless it was taken just now
 
     @contextlib.contextmanager
-    def _left(self) -> Iterator[None]:
+    def _left(self, address: str) -> Iterator[None]:
         # Who comes back finds room: so many more than allowed as had waited.
-        self._running -= 1
+        self._running -= Counter([address])
         try:
             yield
         finally:
-            self._running += 1
+            self._running[address] += 1
 
     def _is_known(self, scope: Message) -> bool:
         if self._token is None:

@@ -64,8 +64,6 @@ def run_server(
         log_level="critical",
         access_log=False,
         server_header=False,
-        # Beyond what is answered at a time, so that a client is told to come back.
-        limit_concurrency=4 * limits.requests,
         timeout_keep_alive=max(1, int(limits.stall_seconds)),
         timeout_graceful_shutdown=1,
         h11_max_incomplete_event_size=16 << 10,

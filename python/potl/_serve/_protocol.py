@@ -11,7 +11,8 @@ from ._limits import Message, Receive, Send
 def protocol(seconds: float, most: int) -> type[H11Protocol]:
     """HTTP over connections that end when no request has come within so many seconds, or when an
     answer was given up. Of more connections than `most`, the one ends that has waited longest for
-    its client's next request: whoever asks comes in, however many others hold the line.
+    its client's next request, one of the newest's own address first: whoever asks comes in, however
+    many others hold the line or come.
     """
     # Without a whole request, the longest first.
     silent: dict[H11Protocol, None] = {}
@@ -28,7 +29,8 @@ def protocol(seconds: float, most: int) -> type[H11Protocol]:
             super().connection_made(transport)
             self._wait()
             if len(self.connections) > most and silent:
-                longest = next(iter(silent))
+                own = (one for one in silent if _address(one) == _address(self))
+                longest = next(own, next(iter(silent)))
                 del silent[longest]
                 longest.transport.abort()
             silent[self] = None
@@ -68,3 +70,7 @@ def protocol(seconds: float, most: int) -> type[H11Protocol]:
                 self.transport.abort()
 
     return Impatient
+
+
+def _address(of: H11Protocol) -> str | None:
+    return of.client[0] if of.client else None

@@ -26,6 +26,7 @@ from potl._serve._limits import Gate, ServeLimits, refuse
 JOB = _core.Job.parse(helpers.job_text())
 # A request that stalls is cut after this; others must not wait for it.
 REQUESTS, STALL_SECONDS = 8, 1.0
+OF_ONE = 7  # of one address
 LARGE = 64 << 20  # more than what sockets hold on the way
 
 
@@ -146,31 +147,94 @@ def test_a_client_that_asks_again_at_once_is_answered(url: str) -> None:
     assert answers.count(b"HTTP/1.1 200") == 4
 
 
-def test_more_requests_than_are_answered_at_a_time_are_told_to_come_back() -> None:
-    async def go() -> list[int]:
-        done, answers = asyncio.Event(), list[int]()
+class Clients:
+    """Of a gate, each with an address. What they ask for is answered when it is `done`; what they
+    are sent, nobody takes.
+    """
 
-        async def inner(scope: Any, receive: Any, send: Any) -> None:
-            await done.wait()
-            await refuse(send, 404, "nothing")
+    def __init__(self) -> None:
+        self.done, self.answers = asyncio.Event(), list[int]()
+        self._gate: Any = Gate(
+            self._inner, job="", token=None, limits=ServeLimits(requests=REQUESTS)
+        )
 
+    async def ask(self, address: str, path: str = "/") -> None:
         async def send(message: Any) -> None:
             if "status" in message:
-                answers.append(message["status"])
+                self.answers.append(message["status"])
+            elif path == "/much":
+                await asyncio.Event().wait()
 
-        async def ask() -> None:
-            await gate({"type": "http", "headers": []}, None, send)  # type: ignore[arg-type]
+        await self._gate(
+            {"type": "http", "headers": [], "client": (address, 1), "path": path}, 0, send
+        )
 
-        gate = Gate(inner, job="", token=None, limits=ServeLimits(requests=REQUESTS))
-        running = [asyncio.create_task(ask()) for _ in range(REQUESTS)]
-        await asyncio.sleep(0)
-        await ask()
-        done.set()
+    async def begin(
+        self, address: str, path: str = "/", count: int = 1
+    ) -> list[asyncio.Task[None]]:
+        tasks = [asyncio.create_task(self.ask(address, path)) for _ in range(count)]
+        for _ in range(9):
+            await asyncio.sleep(0)
+        return tasks
+
+    async def _inner(self, scope: Any, receive: Any, send: Any) -> None:
+        if scope["path"] == "/":
+            await self.done.wait()
+        await refuse(send, 404, "nothing")
+
+
+def test_more_requests_than_are_answered_at_a_time_are_told_to_come_back() -> None:
+    async def go() -> list[int]:
+        clients = Clients()
+        running = [*await clients.begin("a", count=OF_ONE), *await clients.begin("b")]
+        running += await clients.begin("c")
+        clients.done.set()
         await asyncio.gather(*running)
-        await ask()
-        return answers
+        await clients.ask("c")
+        return clients.answers
 
     assert asyncio.run(go()) == [503, *([404] * (REQUESTS + 1))]
+
+
+def test_one_address_leaves_places_to_others() -> None:
+    async def go() -> list[int]:
+        clients = Clients()
+        running = await clients.begin("a", count=OF_ONE + 1)
+        running += await clients.begin("b")
+        clients.done.set()
+        await asyncio.gather(*running)
+        return clients.answers
+
+    assert asyncio.run(go()) == [503, *([404] * REQUESTS)]
+
+
+def test_an_address_that_has_its_places_cuts_no_other() -> None:
+    async def go() -> None:
+        clients = Clients()
+        others = await clients.begin("b", "/much")
+        own = await clients.begin("a", "/much", OF_ONE)
+        more = await clients.begin("a", "/much")
+        assert own[0].done() and not any(one.done() for one in [*others, *own[1:], *more])
+        for one in [*others, *own, *more]:
+            one.cancel()
+
+    asyncio.run(go())
+
+
+def test_connections_of_one_address_end_none_of_another(patient: Server) -> None:
+    place = urlsplit(patient.url)
+    with contextlib.ExitStack() as held:
+        slow = held.enter_context(
+            socket.create_connection(
+                (place.hostname or "", place.port or 0), 60, source_address=("127.0.0.2", 0)
+            )
+        )
+        slow.sendall(b"GET /v1/run HT")
+        holding = [held.enter_context(connected(patient.url)) for _ in range(6 * REQUESTS)]
+        # The oldest of them has given way, as the oldest of all would have before it.
+        assert taken(holding[0]) == b""
+        slow.sendall(b"TP/1.1\r\nHost: x\r\n\r\n")
+        assert slow.recv(12) == b"HTTP/1.1 200"
 
 
 def test_whoever_asks_is_answered_though_many_take_nothing(patient: Server) -> None:

@@ -267,6 +267,20 @@ async def _slowly() -> AsyncIterator[bytes]:
     await asyncio.sleep(5)
 
 
+def test_what_many_send_keeps_no_partys_message_out(
+    within: Callable[..., None], case: Case
+) -> None:
+    async def test(room: Room) -> None:
+        name = await room.both()
+        message = room.next_of(room.seat("trainer"), await room.lines(name))
+        sent = [room.say(name, b"nobody's") for _ in range(31)]
+        answers = await asyncio.gather(*sent, room.say(name, message))
+        assert [one.status_code for one in answers] == [200] * 32
+        assert len(await room.lines(name)) == 2
+
+    within(test)
+
+
 def test_what_is_not_there_is_missing(within: Callable[..., None]) -> None:
     async def test(room: Room) -> None:
         name = await room.both()

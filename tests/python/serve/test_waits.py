@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -31,8 +32,14 @@ AT_ONCE = 10.0
 class Room:
     """A referee behind its gate, and a dispute that it holds."""
 
-    def __init__(self, case: Case, client: httpx.AsyncClient) -> None:
-        self.case, self.client, self.name, self.nonce = case, client, "", bytes(32)
+    def __init__(self, case: Case, clients: list[httpx.AsyncClient]) -> None:
+        self.case, self.name, self.nonce = case, "", bytes(32)
+        self._clients = itertools.cycle(clients)
+
+    @property
+    def client(self) -> httpx.AsyncClient:
+        """One after the other: no address has all places."""
+        return next(self._clients)
 
     async def join(self, who: str, wait: float = 0) -> httpx.Response:
         run = {"trainer": "false", "auditor": "audit"}[who]
@@ -61,12 +68,13 @@ async def opened(case: Case, folder: Path) -> AsyncIterator[Room]:
     docket = Docket(case.referee, keys=keys, folder=folder, turn_seconds=60, clock=StillClock())
     with contextlib.closing(docket):
         app: Any = application(docket, token=None, limits=ServeLimits(requests=REQUESTS))
-        transport = httpx.ASGITransport(app=app)
-        async with (
-            docket.running(),
-            httpx.AsyncClient(transport=transport, base_url="http://x", timeout=60) as client,
-        ):
-            room = Room(case, client)
+        async with docket.running(), contextlib.AsyncExitStack() as stack:
+            transports = [httpx.ASGITransport(app=app, client=(one, 1)) for one in ("a", "b")]
+            clients = [
+                httpx.AsyncClient(transport=one, base_url="http://x", timeout=60)
+                for one in transports
+            ]
+            room = Room(case, [await stack.enter_async_context(one) for one in clients])
             await room.join("trainer")
             yield room
 
