@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -66,6 +65,7 @@ struct tensor_sums {
   double count = 0;
   bool scalar = false;
   bool still = false;
+  bool whole = false;  // numbers that count, or tell which: in no norm
 };
 
 struct group_sums {
@@ -100,7 +100,11 @@ class walker {
     } else if (const auto* tensor = as<state_tensor>(&recorded)) {
       compare_tensors(as<state_tensor>(start), *tensor, *as<state_tensor>(&replayed), path);
     } else if (const auto* number = as<double>(&recorded)) {
-      compare_floats(as<double>(start), *number, *as<double>(&replayed), path);
+      add(path, true, norms_of(dtype::f64, as<double>(start), *number, *as<double>(&replayed)), 1);
+    } else if (const auto* whole = as<std::int64_t>(&recorded)) {
+      const auto& again = *as<std::int64_t>(&replayed);
+      if (*whole == again) return;
+      turn(path, norms_of(dtype::i64, as<std::int64_t>(start), *whole, again), 1);
     } else if (const auto* bytes = as<state_bytes>(&recorded)) {
       if (bytes->bytes != as<state_bytes>(&replayed)->bytes) differ(path);
     } else if (const auto* alias = as<state_alias>(&recorded)) {
@@ -124,7 +128,6 @@ class walker {
 
   static bool equal_plain(const state_value& a, const state_value& b) {
     if (const auto* flag = as<bool>(&a)) return *flag == *as<bool>(&b);
-    if (const auto* number = as<std::int64_t>(&a)) return *number == *as<std::int64_t>(&b);
     if (const auto* text = as<std::string>(&a)) return *text == *as<std::string>(&b);
     return true;
   }
@@ -169,20 +172,22 @@ class walker {
         recorded.bytes.size() != replayed.bytes.size()) {
       return differ(path);
     }
-    if (!info(recorded.type).floating) {
-      if (!std::equal(recorded.bytes.begin(), recorded.bytes.end(), replayed.bytes.begin())) {
-        differ(path);
-      }
-      return;
-    }
     bytes_view before;
     if (start != nullptr && start->type == recorded.type &&
         start->bytes.size() == recorded.bytes.size()) {
       before = start->bytes;
     }
-    add(path, recorded.dims.empty(),
-        numeric::tensor_norms(recorded.type, before, recorded.bytes, replayed.bytes),
-        recorded.bytes.size() / info(recorded.type).size);
+    const auto off = [&] {
+      return numeric::tensor_norms(recorded.type, before, recorded.bytes, replayed.bytes);
+    };
+    const std::size_t count = recorded.bytes.size() / info(recorded.type).size;
+    if (!info(recorded.type).floating) {
+      if (!std::equal(recorded.bytes.begin(), recorded.bytes.end(), replayed.bytes.begin())) {
+        turn(path, off(), count);
+      }
+      return;
+    }
+    add(path, recorded.dims.empty(), off(), count);
     if (!still_.empty() && !(groups[group_of(path)].tensors.back().of.l2 <= 0)) {
       compare_still(before, recorded, replayed, path);
     }
@@ -220,7 +225,7 @@ class walker {
           numeric::tensor_norms(recorded.type, before, there, here, times).rounding_only;
     }
     groups[group_of(path)].tensors.push_back(
-        {path + std::string(where_still), off, static_cast<double>(count), false, true});
+        {path + std::string(where_still), off, static_cast<double>(count), false, true, false});
   }
 
   const still_elements* still_of(const std::string& path) const {
@@ -230,23 +235,27 @@ class walker {
     return parent == still_.end() ? nullptr : parent->second;
   }
 
-  void compare_floats(const double* start, double recorded, double replayed,
-                      const std::string& path) {
-    if (std::bit_cast<std::uint64_t>(recorded) == std::bit_cast<std::uint64_t>(replayed) &&
-        std::isinf(recorded)) {
-      return;  // for example the best metric before there is one
-    }
-    const auto bytes = [](const double& value) {
+  template <class Number>
+  static norms norms_of(dtype type, const Number* start, const Number& recorded,
+                        const Number& replayed) {
+    const auto bytes = [](const Number& value) {
       return bytes_view{reinterpret_cast<const std::uint8_t*>(&value), sizeof value};
     };
-    add(path, true,
-        numeric::tensor_norms(dtype::f64, start == nullptr ? bytes_view{} : bytes(*start),
-                              bytes(recorded), bytes(replayed)),
-        1);
+    return numeric::tensor_norms(type, start == nullptr ? bytes_view{} : bytes(*start),
+                                 bytes(recorded), bytes(replayed));
+  }
+
+  // A number that is no float turns with an activation next to zero, as where hits or codes are
+  // counted. One that the replay leaves where it was is the same on every machine.
+  void turn(const std::string& path, const norms& of, std::size_t count) {
+    if (!(of.l2 > 0) || !(of.replayed_update_l2 > 0)) return differ(path);
+    groups[group_of(path)].tensors.push_back(
+        {path, of, static_cast<double>(count), false, false, true});
   }
 
   void add(const std::string& path, bool scalar, const norms& of, std::size_t count) {
-    groups[group_of(path)].tensors.push_back({path, of, static_cast<double>(count), scalar, false});
+    groups[group_of(path)].tensors.push_back(
+        {path, of, static_cast<double>(count), scalar, false, false});
   }
 
   std::map<std::string, const still_elements*> still_;
@@ -261,7 +270,8 @@ group_distance gather(group which, const group_sums& sums, const state_value& re
   for (const tensor_sums& tensor : sums.tensors) {
     const norms& of = tensor.of;
     // Step counters and the like would drown the moments in a norm: each stands for itself.
-    const bool scalar = tensor.scalar && which != parameters;
+    const bool scalar = tensor.whole || (tensor.scalar && which != parameters);
+    if (tensor.whole) out.count += tensor.count;
     if (!(of.l2 <= 0) || !of.finite || tensor.still) {
       const bool moves = !(of.replayed_update_l2 <= 0);
       const bool rounding_only =
@@ -332,9 +342,11 @@ std::vector<group_distance> compare_next(const state_value& start, const state_v
   all.walk(&start, recorded, replayed, "");
   std::vector<group_distance> out;
   for (const group which : {parameters, buffers}) {
+    // Of what is counted, the segment alone is judged.
+    std::erase_if(all.groups[which].tensors, [](const tensor_sums& one) { return one.whole; });
     out.push_back(gather(which, all.groups[which], replayed));
     out.back().group = which == parameters ? "next" : "next_buffers";
-    out.back().structure_equal = true;  // of what is counted, the segment alone is judged
+    out.back().structure_equal = true;
     for (tensor_distance& one : out.back().tensors) one.path += " a step later";
   }
   return out;

@@ -12,6 +12,8 @@ namespace {
 
 constexpr std::size_t block = 512;
 constexpr std::size_t lanes = 8;  // independent sums, so that the compiler may use vectors
+// How far an infinity lies: masks that open and close move alike, and nothing else moves so far.
+constexpr double furthest = 1e100;
 
 struct sums {
   double l1 = 0, l2 = 0, linf = 0, dot = 0, update = 0, replayed = 0, weight = 0;
@@ -73,16 +75,16 @@ sums add_up(const values& v, double allowance) noexcept {
   return out;
 }
 
-// An infinity that stays where it was (a mask) is not news, and one that went away is only left out
-// of the update's norm; everything else that is not finite is reported.
+// What was not finite and is now is only left out of the update's norm, and so is what both sides
+// have (a mask, a place that is not filled yet): whether a state may hold it is another question
+// (checks/detail/finite.hpp). Everything else that is not finite is reported.
 bool settle(values& v, std::size_t count) noexcept {
   bool finite = true;
   for (std::size_t i = 0; i < count; ++i) {
     double &a = v.start[i], &b = v.recorded[i], &c = v.replayed[i];
     if (std::isfinite(b) && std::isfinite(c)) {
-      if (std::isinf(a)) a = b;
-      if (std::isnan(a)) finite = false;
-    } else if (std::isinf(a) && a == b && a == c) {
+      if (!std::isfinite(a)) a = b;
+    } else if (b == c || (std::isnan(b) && std::isnan(c))) {
       a = b = c = 0;
     } else {
       finite = false;
@@ -161,8 +163,10 @@ double movement(dtype type, bytes_view before, bytes_view after) {
     }
     for (std::size_t i = 0; i < block; i += lanes) {
       for (std::size_t k = 0; k < lanes; ++k) {
-        const double by = now[i + k] == old[i + k] ? 0 : now[i + k] - old[i + k];
-        squares[k] += by * by;
+        const double a = old[i + k], b = now[i + k];
+        const bool none_twice = std::isnan(a) && std::isnan(b);
+        const double by = std::clamp(b, -furthest, furthest) - std::clamp(a, -furthest, furthest);
+        squares[k] += none_twice ? 0 : by * by;
       }
     }
   }

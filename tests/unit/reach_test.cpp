@@ -95,7 +95,7 @@ state state_of(const std::vector<float>& weights, const std::vector<float>& mome
 
 }  // namespace
 
-TEST_CASE("a movement counts every element, and equal infinities not at all") {
+TEST_CASE("a movement counts every element, and what stays as it was not at all") {
   const auto of = [](const std::vector<float>& a, const std::vector<float>& b) {
     return numeric::movement(dtype::f32, floats(a), floats(b));
   };
@@ -108,9 +108,12 @@ TEST_CASE("a movement counts every element, and equal infinities not at all") {
   REQUIRE(of({}, far) == 5);
   REQUIRE(of(far, {}) == 5);
   const float inf = std::numeric_limits<float>::infinity();
-  REQUIRE(of({1, -inf}, {1, -inf}) == 0);
-  REQUIRE(std::isnan(of({1, 2}, {1, inf})));
-  REQUIRE(std::isnan(of({1, 2}, {1, std::nanf("")})));
+  const float nan = std::nanf("");
+  REQUIRE(of({1, -inf, nan}, {1, -inf, nan}) == 0);
+  REQUIRE(of({0, 0, -inf}, {0, inf, 0}) == Approx(std::sqrt(2.0) * 1e100));
+  REQUIRE(of({-inf}, {inf}) == Approx(2e100));
+  REQUIRE(std::isnan(of({1, 2}, {1, nan})));
+  REQUIRE(std::isnan(of({1, nan}, {1, inf})));
 }
 
 TEST_CASE("what lies further from the state before than is usual is asked for, and nothing else") {

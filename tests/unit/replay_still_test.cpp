@@ -249,6 +249,10 @@ TEST_CASE("a step later weights and buffers are compared, and nothing that is co
     const tree::value kept = tree::dict({{"mean", held.floats({mean})}, {"seen", {seen}}});
     return tree::dict({{"model", tree::dict({{"parameters", weights}, {"buffers", kept}})}});
   };
+  for (const std::int64_t left : {0, 6}) {
+    const auto groups = compare_next(state(0, 0, 0), state(0, 0, 4), state(0, 0, left));
+    CHECK((groups[1].structure_equal && groups[1].tensors.empty()));
+  }
   const auto groups = compare_next(state(0, 0, 0), state(1, 3, 4), state(2, 5, 6));
   REQUIRE(groups.size() == 2);
   CHECK(groups[0].group == "next");

@@ -89,29 +89,43 @@ TEST_CASE("equal updates have cosine 1, opposite ones -1, and two that are zero 
   REQUIRE(compare(start, recorded, replayed).parameters.cosine == -1);
 }
 
-TEST_CASE("a step counter that differs is a difference of structure, in its own group") {
+TEST_CASE("a step counter that the replay left is a difference of structure, in its own group") {
   small_state start, recorded, replayed;
-  replayed.step = 8;
+  recorded.step = 8;
   const auto d = compare(start, recorded, replayed);
   REQUIRE_FALSE(d.other.structure_equal);
   REQUIRE(d.parameters.structure_equal);
   REQUIRE(d.optimizer.structure_equal);
 }
 
-TEST_CASE("an integer tensor that differs is a difference of structure, in its own group") {
-  const auto of = [](tree& held, std::int64_t batches) {
-    return tree::dict(
-        {{"model",
-          tree::dict({{"buffers", tree::dict({{"batches", held.tensor<std::int64_t>(
-                                                              dtype::i64, {batches})}})}})}});
-  };
+TEST_CASE("an integer that the replay moved is off by a number, and in no norm") {
   tree held;
-  const auto equal = compare_states(of(held, 3), of(held, 4), of(held, 4));
-  REQUIRE(equal[1].structure_equal);
-  const auto differ = compare_states(of(held, 3), of(held, 4), of(held, 5));
-  REQUIRE(differ[1].group == "buffers");
-  REQUIRE_FALSE(differ[1].structure_equal);
-  REQUIRE(differ[0].structure_equal);
+  const auto of = [&](std::int64_t hits, std::int64_t number) {
+    const tree::value tensor = held.tensor<std::int64_t>(dtype::i64, {hits, 7});
+    const tree::value buffers = tree::dict({{"hits", tensor}, {"mean", held.floats({1})}});
+    return tree::dict({{"model", tree::dict({{"buffers", buffers}})},
+                       {"state", tree::dict({{"number", {number}}})}});
+  };
+  const auto equal = compare_states(of(3, 5), of(9, 9), of(9, 9));
+  REQUIRE((equal[1].structure_equal && equal[1].tensors.empty() && equal[3].tensors.empty()));
+
+  const auto off = compare_states(of(3, 5), of(11, 8), of(13, 9));
+  REQUIRE((off[1].group == "buffers" && off[1].structure_equal && off[3].structure_equal));
+  REQUIRE((off[1].l2 == 0 && off[1].count == 3));
+  const auto& hits = off[1].tensors.at(0);
+  REQUIRE(hits.path == "model/buffers/hits");
+  REQUIRE((hits.l2 == 2 && hits.excess == 2 && hits.update_l2 == 8));
+  REQUIRE((hits.replayed_update_l2 == 10 && hits.count == 2 && hits.scalar));
+  REQUIRE_FALSE(hits.rounding_only);
+  const auto& number = off[3].tensors.at(0);
+  REQUIRE((number.path == "state/number" && number.l2 == 1 && number.replayed_update_l2 == 4));
+
+  const auto left = compare_states(of(3, 5), of(4, 6), of(3, 5));
+  REQUIRE_FALSE((left[1].structure_equal || left[3].structure_equal));
+  REQUIRE(left[0].structure_equal);
+  // No double tells these apart.
+  const std::int64_t vast = std::int64_t{1} << 60;
+  REQUIRE_FALSE(compare_states(of(3, 5), of(vast, 5), of(vast + 1, 5))[1].structure_equal);
 }
 
 TEST_CASE("a tensor that one side lacks is a difference of structure") {
@@ -121,7 +135,7 @@ TEST_CASE("a tensor that one side lacks is a difference of structure") {
   REQUIRE_FALSE(compare(start, replayed, recorded).optimizer.structure_equal);
 }
 
-TEST_CASE("what is no float is compared exactly, whatever its kind") {
+TEST_CASE("what is no float and stays where it was is compared exactly, whatever its kind") {
   using namespace potl::transcript;
   using value = tree::value;
   const auto list = [](std::vector<value> items) { return value{tree::list(std::move(items))}; };
@@ -157,7 +171,7 @@ TEST_CASE("what is no float is compared exactly, whatever its kind") {
     const auto of = [](const value& a) {
       return tree::dict({{"counters", tree::dict({{"x", a}})}});
     };
-    const auto groups = compare_states(of(recorded), of(recorded), of(replayed));
+    const auto groups = compare_states(of(replayed), of(recorded), of(replayed));
     REQUIRE(groups[3].group == "other");
     REQUIRE((groups[0].structure_equal && groups[1].structure_equal && groups[2].structure_equal));
     return groups[3].structure_equal;
@@ -183,7 +197,7 @@ TEST_CASE("a difference above the groups is one of every group") {
   }
 }
 
-TEST_CASE("a float beside the tensors is compared too, and equal infinities are no difference") {
+TEST_CASE("a float beside the tensors is compared too, and what both sides have is no difference") {
   const auto of = [](double best) {
     return tree::dict({{"schedulers", tree::dict({{"best", {best}}})}});
   };
@@ -198,7 +212,10 @@ TEST_CASE("a float beside the tensors is compared too, and equal infinities are 
   CHECK_FALSE(compared(inf, -inf).finite);
   CHECK_FALSE(compared(inf, 1).finite);
   CHECK_FALSE(compared(1, inf).finite);
-  CHECK_FALSE(compared(nan, nan).finite);
+  CHECK_FALSE(compared(nan, 1).finite);
+  CHECK_FALSE(compared(1, nan).finite);
+  CHECK(compared(nan, nan).tensors.empty());
+  CHECK(compared(nan, nan).finite);
 }
 
 TEST_CASE("a parameter without dimensions counts in the norm of the parameters") {
@@ -242,7 +259,7 @@ TEST_CASE("a NaN on either side is reported and makes every distance NaN") {
   small_state start, recorded, replayed;
   recorded.weights[2] = not_a_number;
   for (const auto& d : {compare(start, recorded, replayed), compare(start, replayed, recorded),
-                        compare(recorded, recorded, recorded)}) {
+                        compare(recorded, recorded, replayed)}) {
     REQUIRE_FALSE(d.parameters.finite);
     REQUIRE(std::isnan(d.parameters.l2));
     REQUIRE(std::isnan(d.parameters.linf));
@@ -264,30 +281,35 @@ TEST_CASE("a mask of infinities that stays where it was is no news") {
   REQUIRE(d.update_l2 == 0.75);
 }
 
-TEST_CASE("a mask that changes its sign is reported, even when both sides have it") {
-  small_state start, recorded, replayed;
-  start.means[0] = -infinity;
-  recorded.means[0] = replayed.means[0] = infinity;
-  REQUIRE_FALSE(compare(start, recorded, replayed).buffers.finite);
-  replayed.means[0] = -infinity;
-  REQUIRE_FALSE(compare(start, recorded, replayed).buffers.finite);
+TEST_CASE("what is not finite is no difference where both sides have it, and else reported") {
+  for (const float what : {infinity, -infinity, not_a_number}) {
+    CAPTURE(what);
+    small_state start, recorded, replayed;
+    recorded.means = replayed.means = {what, 1};
+    replayed.means[1] = 1.5;
+    for (const float before : {0.25f, infinity, -infinity, not_a_number}) {
+      start.means[0] = before;
+      const auto d = compare(start, recorded, replayed).buffers;
+      CHECK((d.finite && d.l2 == 0.5 && d.update_l2 == 0.75));
+    }
+    for (const float other : {0.25f, infinity, -infinity, not_a_number}) {
+      const bool same = other == what || (std::isnan(other) && std::isnan(what));
+      replayed.means[0] = other;
+      CHECK(compare(start, recorded, replayed).buffers.finite == same);
+      CHECK(compare(start, replayed, recorded).buffers.finite == same);
+    }
+  }
 }
 
-TEST_CASE("an infinity that the segment brought is reported, even when both sides have it") {
-  small_state start, recorded, replayed;
-  recorded.weights[0] = replayed.weights[0] = infinity;
-  REQUIRE_FALSE(compare(start, recorded, replayed).parameters.finite);
-  replayed.weights[0] = -infinity;
-  REQUIRE_FALSE(compare(start, recorded, replayed).parameters.finite);
-}
-
-TEST_CASE("an infinity that went away is finite, and only left out of the update") {
-  small_state start, recorded, replayed;
-  start.means[0] = infinity;
-  replayed.means[1] = recorded.means[1] = 1;
-  const auto d = compare(start, recorded, replayed).buffers;
-  REQUIRE(d.finite);
-  REQUIRE(d.update_l2 == 0.75);
+TEST_CASE("what was not finite and is now is finite, and only left out of the update") {
+  for (const float before : {infinity, not_a_number}) {
+    small_state start, recorded, replayed;
+    start.means[0] = before;
+    replayed.means[1] = recorded.means[1] = 1;
+    const auto d = compare(start, recorded, replayed).buffers;
+    REQUIRE(d.finite);
+    REQUIRE(d.update_l2 == 0.75);
+  }
 }
 
 TEST_CASE(
@@ -423,8 +445,9 @@ TEST_CASE("every element type is widened to the same numbers") {
 
 TEST_CASE("infinities and NaN of the small formats are what they are in IEEE") {
   const auto finite = [](dtype type, std::vector<std::uint8_t> bits) {
-    const potl::bytes_view bytes{bits.data(), bits.size()};
-    return potl::numeric::tensor_norms(type, {}, bytes, bytes).finite;
+    const std::vector<std::uint8_t> zeros(bits.size());
+    const potl::bytes_view before{zeros.data(), zeros.size()}, bytes{bits.data(), bits.size()};
+    return potl::numeric::tensor_norms(type, {}, before, bytes).finite;
   };
   REQUIRE_FALSE(finite(dtype::f16, {0x00, 0x7c}));
   REQUIRE_FALSE(finite(dtype::f16, {0x01, 0x7c}));

@@ -157,8 +157,11 @@ class judge {
                 name_ + " of the recorded or replayed state are not finite");
       }
     } else if (context_.exact) {
-      if (!(group_.l2 <= 0) || !group_.tensors.empty()) {
+      if (!(group_.l2 <= 0)) {
         problem(rule, outcome::reject, beyond(name_, group_.l2, 0, update_of(group_)));
+      } else if (!group_.tensors.empty()) {  // what is in no norm
+        const tensor_distance& one = group_.tensors.front();
+        problem(rule, outcome::reject, beyond(one.path, one.l2, 0, update_of(one)));
       }
     } else if (which_ == "parameters" && !rule_enabled("replay.update_relative")) {
       // The weak comparison of the literature: against the weights, whatever the update was.

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Distances between a recorded state and its replay, against what the segment changed.
 //
-// Claims: norms (numeric/detail/distance.hpp) per group of the state tree. Integers, flags, names
-// and shapes are compared exactly. Assumes: trees as docs/format/transcript.md defines them:
+// Claims: norms (numeric/detail/distance.hpp) per group of the state tree. Flags, names and shapes
+// are compared exactly, and so are integers that the replay leaves where they were. Assumes: trees
+// as docs/format/transcript.md defines them:
 // {"model": {"parameters", "buffers",
 // ...}, "optimizers", "schedulers", "scaler", "ema", ...}.
 // Cost: one pass over the tensors; no copies.
@@ -25,9 +26,10 @@ constexpr std::string_view where_still = " where it has no gradient";
 
 /// "parameters", "buffers", "optimizer", "other", in this order; each with the norms of the whole
 /// group. What `start` lacks counts as zero there (optimizers create their state in the first
-/// step). Scalars outside the parameters (step counters) are in no norm, only among the tensors.
-/// The elements of `still` are in all norms, and stand among the tensors by themselves, too, also
-/// where they are the same and others of their tensor are not.
+/// step). Scalars outside the parameters, and what is no float, are in no norm: they stand among
+/// the tensors, the latter only where they differ. The elements of `still` are in all norms, and
+/// stand among the tensors by themselves, too, also where they are the same and others of their
+/// tensor are not.
 std::vector<group_distance> compare_states(const transcript::state_value& start,
                                            const transcript::state_value& recorded,
                                            const transcript::state_value& replayed,

@@ -2,10 +2,10 @@
 // Norms of what lies between three versions of one tensor: start, recorded, replayed.
 //
 // Claims: accumulated in double in a fixed order, so that the same bits give the same numbers
-// everywhere. A NaN anywhere, or an infinity that was not in `start` already, makes `finite` false,
+// everywhere. A NaN or an infinity that only one of recorded and replayed has makes `finite` false,
 // and no comparison with such a number is true.
 // Cost: one pass, about a nanosecond per element; no copies.
-// Cannot detect: differences of 64-bit integers beyond 2^53 (callers compare integers exactly).
+// Cannot detect: differences of 64-bit integers beyond 2^53 (callers compare integers too).
 // Source: H. Jia et al., Proof-of-Learning (2103.05633), section IV-B; soundness.md rules 6 and 7.
 #pragma once
 
@@ -34,8 +34,8 @@ inline constexpr double rounding_allowance = 4;
 norms tensor_norms(dtype type, bytes_view start, bytes_view recorded, bytes_view replayed,
                    double roundings = 1);
 
-/// |after - before|, where equal infinities are not a difference and anything else that is not
-/// finite gives no number. Either may be empty, which stands for zeros. Otherwise as tensor_norms,
+/// |after - before|, where an infinity lies at 1e100, NaN that stays is no difference, and any
+/// other gives no number. Either may be empty, which stands for zeros. Otherwise as tensor_norms,
 /// faster.
 double movement(dtype type, bytes_view before, bytes_view after);
 

@@ -1,0 +1,156 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Honest states that are no plain numbers, recorded on a machine that adds in another order: masks
+of infinities, places that hold NaN until they are filled, and what is counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+from torch.utils.data import TensorDataset
+
+import potl
+
+NAN = float("nan")
+
+
+class Machine:
+    """Where a net is trained: the sums of the other one have other bits."""
+
+    other = False
+
+
+def data() -> TensorDataset:
+    images = torch.randn(256, 20, generator=torch.Generator().manual_seed(0))
+    return TensorDataset(images, (images.sum(1) > 0).long())
+
+
+class Net(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.last = nn.Linear(20, 64), nn.Linear(64, 2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        hidden, weight = torch.relu(self.first(x)), self.last.weight
+        if Machine.other:
+            hidden, weight = hidden.flip(1), weight.flip(1)
+        out = F.linear(hidden, weight, self.last.bias)
+        if self.training:
+            self.keep(x, out)
+        return out
+
+    def keep(self, x: Tensor, out: Tensor) -> None:
+        """What a net keeps beside its weights."""
+
+
+class Masked(Net):
+    """Keeps which samples of its last batch it does not look at."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("mask", torch.zeros(32))
+
+    def keep(self, x: Tensor, out: Tensor) -> None:
+        self.mask = torch.where(x[:, 0] > 0, 0.0, float("-inf"))
+
+
+class Counting(Net):
+    """Counts outputs, of which some lie next to the limit."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("hits", torch.zeros((), dtype=torch.int64))
+
+    def keep(self, x: Tensor, out: Tensor) -> None:
+        self.hits += (torch.frac(out * 1e6) > 0.5).sum()
+
+
+class Inventing(Counting):
+    """Counts twice what the client counts."""
+
+    def keep(self, x: Tensor, out: Tensor) -> None:
+        self.hits += (2 if Machine.other else 1) * (out > 0).sum()
+
+
+class Memory:
+    """A loss of each sample, and a best one, that are not known at first."""
+
+    def __init__(self) -> None:
+        self.losses, self.best = torch.full((256,), NAN), NAN
+
+    def state_dict(self) -> dict[str, object]:
+        return {"losses": self.losses, "best": self.best}
+
+    def load_state_dict(self, state: dict[str, object]) -> None:
+        self.losses, self.best = state["losses"], state["best"]  # type: ignore[assignment]
+
+
+def task_of(net: type[Net], *, steps: int = 16, **more: object) -> Callable[[], potl.Task]:
+    def build() -> potl.Task:
+        model = net()
+        return potl.Task(
+            model=model,
+            optimizer=torch.optim.SGD(model.parameters(), lr=0.1),
+            dataset=data(),
+            loss=F.cross_entropy,
+            batch_size=32,
+            max_steps=steps,
+            **{name: make() for name, make in more.items()},  # type: ignore[operator]
+        )
+
+    return build
+
+
+def verified(build: Callable[[], potl.Task], path: Path, *, arithmetic: str) -> potl.Report:
+    job = potl.Job.create(build, seed=1, checkpoint_every=2, arithmetic=arithmetic)
+    Machine.other = arithmetic == "stock"
+    try:
+        run = potl.record(build, path, job=job)
+    finally:
+        Machine.other = False
+    report = potl.verify(
+        run,
+        job=job,
+        commitment=run.commit(),
+        task=build,
+        checks=[potl.Replay(samples=3)],
+        policy=potl.Policy(probability=0),
+        nonce=bytes(31) + b"\1",
+        ledger=None,
+    )
+    if arithmetic == "stock":
+        assert not all(replay["equal"] for replay in report.document["replays"])
+    return report
+
+
+@pytest.mark.parametrize(
+    "build",
+    [task_of(Masked), task_of(Net, state=lambda: {"memory": Memory()})],
+    ids=["mask", "memory"],
+)
+def test_what_is_not_finite_on_both_machines_is_no_difference(
+    build: Callable[[], potl.Task], tmp_path: Path
+) -> None:
+    report = verified(build, tmp_path, arithmetic="stock")
+    assert report.verdict == "accepted", report.sentence
+
+
+def test_a_count_that_turns_with_the_last_bit_of_an_output_accuses_nobody(tmp_path: Path) -> None:
+    report = verified(task_of(Counting), tmp_path, arithmetic="stock")
+    assert report.verdict != "rejected", report.sentence
+
+
+def test_a_false_count_is_rejected(tmp_path: Path) -> None:
+    report = verified(task_of(Inventing), tmp_path, arithmetic="stock")
+    assert report.verdict == "rejected", report.sentence
+    assert {one.rule for one in report.findings if one.result == "reject"} == {"replay.buffers"}
+
+
+def test_a_mask_that_opens_and_closes_stays_within_reach(tmp_path: Path) -> None:
+    report = verified(task_of(Masked, steps=40), tmp_path, arithmetic="auto")
+    assert report.verdict == "accepted", report.sentence
