@@ -179,6 +179,24 @@ TEST_CASE("a learning rate that the replay did not use rejects") {
   rejects_for("agreed.recipe", [](scene& one) { one.run.records[95].rates = {0.2}; });
 }
 
+TEST_CASE("a learning rate that steps compute may be off by rounding, and accuses nobody") {
+  const auto verdict = [](double rate, const char* arithmetic) {
+    scene one;
+    one.run.view.agreed.rates.clear();
+    one.run.view.agreed.arithmetic = arithmetic;
+    one.run.records[95].rates = {rate};
+    one.run.link();
+    const auto found = one.judge();
+    if (count(found, outcome::reject, "agreed.recipe") > 0) return std::string("rejected");
+    const bool doubtful = count(found, outcome::inconclusive, "agreed.recipe") > 0;
+    return std::string(doubtful ? "inconclusive" : "accepted");
+  };
+  CHECK(verdict(0.1 + 1e-8, "stock") == "accepted");
+  CHECK(verdict(0.2, "stock") == "inconclusive");
+  CHECK(verdict(std::nan(""), "stock") == "inconclusive");
+  CHECK(verdict(0.1 + 1e-8, "ord32") == "rejected");
+}
+
 TEST_CASE("an update that only the record says was skipped rejects") {
   rejects_for("replay.optimizer", [](scene& one) { one.run.records[95].flags = 1; });
 }

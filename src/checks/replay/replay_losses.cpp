@@ -20,9 +20,9 @@ bool has(const step_record& record, step_flag flag) {
   return (record.flags & static_cast<std::uint32_t>(flag)) != 0;
 }
 
-bool same_rates(const std::vector<double>& a, const std::vector<double>& b) {
-  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](double x, double y) {
-    return std::fabs(x - y) <= 1e-12 * std::max(std::fabs(x), std::fabs(y));
+bool same_rates(const std::vector<double>& a, const std::vector<double>& b, double share) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [share](double x, double y) {
+    return std::fabs(x - y) <= share * std::max(std::fabs(x), std::fabs(y));
   });
 }
 
@@ -123,10 +123,15 @@ std::vector<finding> judge_losses(const run_view& run, const replay_context& con
       one.first_step = one.last_step = step;
       out.push_back(std::move(one));
     }
+    // Rates that steps compute are rounded like what they are computed from. What they did is in
+    // the states, which may accuse.
+    const bool computed = !exact && run.agreed.rates.empty();
     if (i < measurement.rates.size() && rule_enabled("agreed.recipe") &&
-        !same_rates(measurement.rates[i], record->rates)) {
-      finding one = make_finding("replay", "agreed.recipe", outcome::reject,
-                                 "step " + text(step) + " was recorded with another learning rate");
+        !same_rates(measurement.rates[i], record->rates, computed ? context.cap : 1e-12)) {
+      finding one = make_finding(
+          "replay", "agreed.recipe", computed ? outcome::inconclusive : outcome::reject,
+          "step " + text(step) + " was recorded with another learning rate" +
+              (computed ? ", and the job lists none: use an exact arithmetic" : ""));
       one.first_step = one.last_step = step;
       out.push_back(std::move(one));
     }

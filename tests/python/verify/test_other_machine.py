@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Honest states that are no plain numbers, recorded on a machine that adds in another order: masks
-of infinities, places that hold NaN until they are filled, and what is counted.
+"""Honest states and rates of a machine that adds in another order: masks of infinities, places that
+hold NaN until they are filled, what is counted, and rates that steps compute.
 """
 
 from __future__ import annotations
@@ -77,6 +77,20 @@ class Inventing(Counting):
         self.hits += (2 if Machine.other else 1) * (out > 0).sum()
 
 
+class ByLoss(potl.Task):
+    """Takes steps as long as loss and gradient say."""
+
+    def step(self, batch: tuple[Tensor, Tensor]) -> Tensor:
+        (optimizer,) = self.optimizers
+        optimizer.zero_grad()
+        loss = self.compute_loss(batch)
+        loss.backward()
+        squares = sum(float(p.grad.square().sum()) for p in self.model.parameters())
+        optimizer.param_groups[0]["lr"] = 0.05 * float(loss.detach()) / (squares + 1e-3)
+        optimizer.step()
+        return loss.detach()
+
+
 class Memory:
     """A loss of each sample, and a best one, that are not known at first."""
 
@@ -87,20 +101,22 @@ class Memory:
         return {"losses": self.losses, "best": self.best}
 
     def load_state_dict(self, state: dict[str, object]) -> None:
-        self.losses, self.best = state["losses"], state["best"]  # type: ignore[assignment]
+        self.losses, self.best = state["losses"], state["best"]
 
 
-def task_of(net: type[Net], *, steps: int = 16, **more: object) -> Callable[[], potl.Task]:
+def task_of(
+    net: type[Net], kind: type[potl.Task] = potl.Task, *, steps: int = 8, **more: object
+) -> Callable[[], potl.Task]:
     def build() -> potl.Task:
         model = net()
-        return potl.Task(
+        return kind(
             model=model,
             optimizer=torch.optim.SGD(model.parameters(), lr=0.1),
             dataset=data(),
             loss=F.cross_entropy,
             batch_size=32,
             max_steps=steps,
-            **{name: make() for name, make in more.items()},  # type: ignore[operator]
+            **{name: make() for name, make in more.items()},
         )
 
     return build
@@ -143,6 +159,11 @@ def test_what_is_not_finite_on_both_machines_is_no_difference(
 def test_a_count_that_turns_with_the_last_bit_of_an_output_accuses_nobody(tmp_path: Path) -> None:
     report = verified(task_of(Counting), tmp_path, arithmetic="stock")
     assert report.verdict != "rejected", report.sentence
+
+
+def test_a_rate_that_each_step_computes_is_off_by_rounding_alone(tmp_path: Path) -> None:
+    report = verified(task_of(Net, ByLoss), tmp_path, arithmetic="stock")
+    assert report.verdict == "accepted", report.sentence
 
 
 def test_a_false_count_is_rejected(tmp_path: Path) -> None:
