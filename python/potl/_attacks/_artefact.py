@@ -70,14 +70,15 @@ def _quiet_draw(scene: Scene, forgery: Forgery) -> bytes:
 
 @attack("A12", "not a number", rule="transcript.finite", task="spare")
 def not_a_number(scene: Scene) -> Forgery:
-    """Writes NaN into a weight that no output depends on, so that every norm of a difference is
-    NaN.
+    """Writes NaN into a weight that no output depends on at every other checkpoint, so that every
+    norm of a difference is NaN.
     """
+    every = scene.job.core.checkpoint_every
 
     def poison(session: Session, step: int) -> None:
         with torch.no_grad():
             weight = next(session.task.model.parameters())
-            weight[64].fill_(math.nan)
+            weight[64].fill_(0.0 if step // every % 2 == 0 else math.nan)
             weight[:64].mul_(1.05)
 
     return scene.forged("A12", rewrite=poison)
