@@ -198,14 +198,14 @@ void bind_fills(py::module_& module) {
 }
 
 /// `fill(out, parameters, key, counter)` with one float64 parameter for each sample or category.
-template <class Value, class Fill>
+template <class... Values, class Fill>
 void bind_sample(py::module_& module, const char* name, const char* parameters, Fill fill) {
   module.def(
       name,
       [fill](py::handle buffer, py::handle key, std::uint64_t counter, py::handle values) {
         const random_key bits = to_key(key);
         const readable_buffer of(values);
-        writable_buffer(buffer).visit<Value>(
+        writable_buffer(buffer).visit<Values...>(
             [&](auto out) { fill(out, doubles_of(of), bits, counter); });
       },
       py::arg("buffer"), py::arg("key"), py::arg("counter"), py::arg(parameters));
@@ -213,7 +213,9 @@ void bind_sample(py::module_& module, const char* name, const char* parameters, 
 
 void bind_samples(py::module_& module) {
   using u64 = std::uint64_t;
-  bind_sample<double>(module, "fill_gamma", "shapes", fill_gamma);
+  bind_sample<float, double>(
+      module, "fill_gamma", "shapes",
+      [](auto out, auto shapes, auto key, u64 counter) { fill_gamma(out, shapes, key, counter); });
   bind_sample<double>(module, "fill_poisson", "rates", fill_poisson);
   bind_sample<std::int64_t>(module, "fill_categories", "weights", fill_categories);
   module.def(
@@ -221,7 +223,7 @@ void bind_samples(py::module_& module) {
       [](py::handle buffer, py::handle key, u64 counter, py::handle shapes, std::size_t columns) {
         const random_key bits = to_key(key);
         const readable_buffer of(shapes);
-        writable_buffer(buffer).visit<double>(
+        writable_buffer(buffer).visit<float, double>(
             [&](auto out) { fill_dirichlet(out, doubles_of(of), columns, bits, counter); });
       },
       py::arg("buffer"), py::arg("key"), py::arg("counter"), py::arg("shapes"), py::arg("columns"));

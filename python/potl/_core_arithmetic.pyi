@@ -110,12 +110,14 @@ def fill_permutation(buffer: WritableBuffer, key: Buffer) -> None:
     """int64; the permutation of `permutation`."""
 
 def fill_gamma(buffer: WritableBuffer, key: Buffer, counter: int, shapes: Buffer) -> None:
-    """Of a shape for each element. Here and in the next ones parameters are float64; float64."""
+    """Of a shape for each element. Here and in the next ones parameters are float64. float32,
+    float64.
+    """
 
 def fill_dirichlet(
     buffer: WritableBuffer, key: Buffer, counter: int, shapes: Buffer, columns: int
 ) -> None:
-    """Rows of so many shares, each of its shape; float64."""
+    """Rows of so many shares, each of its shape; float32, float64."""
 
 def fill_poisson(buffer: WritableBuffer, key: Buffer, counter: int, rates: Buffer) -> None:
     """Of a finite rate >= 0 for each element; float64."""

@@ -192,14 +192,22 @@ TEST_CASE("categories come as often as they weigh, and never with a weight of 0"
 }
 
 TEST_CASE("samples at the ends of their parameters") {
-  CHECK(gammas(0, 1)[0] == 0);
+  constexpr double least = std::numeric_limits<double>::min();
+  CHECK(gammas(0, 1)[0] == least);
   CHECK(gammas(inf, 1)[0] == inf);
   CHECK(std::isnan(gammas(-1, 1)[0]));
   CHECK(std::isnan(gammas(no_number, 1)[0]));
   CHECK(gammas(1e308, 1)[0] == 1e308);
   numbers row(3);
   potl::fill_dirichlet(row, numbers{0, 2, 0}, 3, key, 0);
-  CHECK(row == numbers{0, 1, 0});
+  CHECK(row == numbers{least, std::nextafter(1.0, 0.0), least});
+  std::vector<float> single(2);
+  potl::fill_gamma(single, numbers{0, no_number}, key, 0);
+  CHECK(single[0] == std::numeric_limits<float>::min());
+  CHECK(std::isnan(single[1]));
+  potl::fill_dirichlet(single, numbers{0, 2}, 2, key, 0);
+  CHECK(single ==
+        std::vector<float>{std::numeric_limits<float>::min(), std::nextafter(1.0F, 0.0F)});
   for (const double wrong : {-1.0, no_number, inf}) {
     potl::fill_dirichlet(row, numbers{1, wrong, 1}, 3, key, 0);
     CHECK((std::isnan(row[0]) && std::isnan(row[1]) && std::isnan(row[2])));

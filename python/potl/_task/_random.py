@@ -430,37 +430,25 @@ def _erfinv_(self: torch.Tensor) -> torch.Tensor:
 
 
 def _standard_gamma(self: torch.Tensor, generator: Generator = None) -> torch.Tensor:
-    values = _sampled(self.shape, generator, _core.fill_gamma, _shapes("_standard_gamma", self))
-    return values.clamp_(min=torch.finfo(self.dtype).tiny).to(self.dtype)
+    shapes = _shapes("_standard_gamma", self)
+    return _sampled(self.shape, self.dtype, generator, _core.fill_gamma, shapes)
 
 
 def _sample_dirichlet(self: torch.Tensor, generator: Generator = None) -> torch.Tensor:
     shapes, columns = _shapes("_sample_dirichlet", self), self.shape[-1] if self.dim() else 1
-    values = _sampled(self.shape, generator, _core.fill_dirichlet, shapes, columns)
-    number = torch.finfo(self.dtype)
-    return values.clamp_(number.tiny, 1.0 - number.eps / 2).to(self.dtype)
+    return _sampled(self.shape, self.dtype, generator, _core.fill_dirichlet, shapes, columns)
 
 
 def _poisson(self: torch.Tensor, generator: Generator = None) -> torch.Tensor:
     rates = _parameters("poisson", self)
-    _require(
-        bool(((rates >= 0) & (rates < math.inf)).all()),
-        "invalid Poisson rate, expected rate to be non-negative, and finite",
-    )
-    return _sampled(self.shape, generator, _core.fill_poisson, rates).to(self.dtype)
+    return _sampled(self.shape, torch.float64, generator, _core.fill_poisson, rates).to(self.dtype)
 
 
 def _binomial(count: torch.Tensor, prob: torch.Tensor, generator: Generator = None) -> torch.Tensor:
     trials, chances = torch.broadcast_tensors(count, prob)  # type: ignore[no-untyped-call]
     trials, chances = _parameters("binomial", trials), _parameters("binomial", chances)
-    _require(
-        bool(((trials >= 0) & (trials < math.inf) & (trials.floor() == trials)).all()),
-        "binomial expects counts to be whole numbers of 0 or more",
-    )
-    _require(
-        bool(((chances >= 0) & (chances <= 1)).all()), "binomial expects probabilities from 0 to 1"
-    )
-    values = _sampled(trials.shape, generator, _core.fill_binomial, trials, chances)
+    fill = _core.fill_binomial
+    values = _sampled(trials.shape, torch.float64, generator, fill, trials, chances)
     return values.to(count.dtype)
 
 
@@ -470,21 +458,12 @@ def _multinomial(
     if not replacement or count <= 1 or self.dim() not in (1, 2):
         return None  # torch's own, of exponential_, or its error
     weights = _parameters("multinomial", self)
-    _require(
-        bool(((weights >= 0) & (weights < math.inf)).all()),
-        "probability tensor contains either `inf`, `nan` or element < 0",
-    )
-    sums = weights.sum(-1)
-    _require(
-        bool(((sums > 0) & (sums < math.inf)).all()),
-        "invalid multinomial distribution (sum of probabilities <= 0, or infinite)",
-    )
     drawn = torch.empty((*self.shape[:-1], count), dtype=torch.int64)
     if drawn.numel():
         key = _subkey(generator)
         rows = zip(drawn.view(-1, count), weights.view(-1, self.shape[-1]), strict=True)
         for row, (out, of) in enumerate(rows):
-            _core.fill_categories(out.numpy(), key, row * count, of.numpy())
+            _fill_of(_core.fill_categories, out, key, row * count, of)
     return drawn
 
 
@@ -518,15 +497,31 @@ def _shapes(name: str, values: torch.Tensor) -> torch.Tensor:
 
 def _sampled(
     shape: tuple[int, ...],
+    dtype: torch.dtype,
     generator: Generator,
     fill: Callable[..., None],
     *parameters: torch.Tensor | int,
 ) -> torch.Tensor:
     """Samples whose parameters are tensors, in row-major order."""
-    if math.prod(shape) == 0:
-        return torch.empty(shape, dtype=torch.float64)
+    values = torch.empty(shape, dtype=dtype)
+    if values.numel():
+        _fill_of(fill, values, _subkey(generator), 0, *parameters)
+    return values
+
+
+def _fill_of(
+    fill: Callable[..., None],
+    out: torch.Tensor,
+    key: bytes,
+    start: int,
+    *parameters: torch.Tensor | int,
+) -> None:
+    """`fill`, which refuses wrong parameters, as torch does."""
     arrays = [value.numpy() if isinstance(value, torch.Tensor) else value for value in parameters]
-    return _filled(shape, _subkey(generator), fill, *arrays)
+    try:
+        fill(out.numpy(), key, start, *arrays)
+    except UsageError as error:
+        raise RuntimeError(str(error)) from None
 
 
 def _filled(

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -59,6 +60,42 @@ gamma_sample draw_gamma(double shape, random_key key, std::uint64_t index) {
     if (log(open(bits[1])) < 3.0 * d * excess) return {d * (length * length * length), exponent};
   }
   return {d, exponent};
+}
+
+/// NaN stays.
+template <class Real>
+Real rounded(double value, double most) {
+  constexpr double least = std::numeric_limits<Real>::min();
+  return static_cast<Real>(std::min(std::max(value, least), most));
+}
+
+template <class Real>
+void fill_gammas(std::span<Real> out, std::span<const double> shapes, random_key key,
+                 std::uint64_t start) {
+  check(shapes.size() == out.size(), "gamma needs a shape for each element");
+  for (std::size_t i = 0; i < out.size(); ++i) {
+    const gamma_sample sample = draw_gamma(shapes[i], key, start + i);
+    out[i] = rounded<Real>(sample.factor * exp(sample.exponent), infinity);
+  }
+}
+
+template <class Real>
+void fill_shares(std::span<Real> out, std::span<const double> shapes, std::size_t columns,
+                 random_key key, std::uint64_t start) {
+  check(shapes.size() == out.size() && columns > 0 && out.size() % columns == 0,
+        "Dirichlet needs a shape for each element, and whole rows");
+  constexpr double most = 1.0 - std::numeric_limits<Real>::epsilon() / 2;
+  std::vector<double> shares(columns);
+  for (std::size_t row = 0; row < out.size(); row += columns) {
+    double largest = -infinity, sum = 0.0;
+    for (std::size_t k = 0; k < columns; ++k) {
+      const gamma_sample sample = draw_gamma(shapes[row + k], key, start + row + k);
+      shares[k] = log(sample.factor) + sample.exponent;
+      largest = std::max(largest, shares[k]);
+    }
+    for (double& share : shares) sum += share = exp(share - largest);
+    for (std::size_t k = 0; k < columns; ++k) out[row + k] = rounded<Real>(shares[k] / sum, most);
+  }
 }
 
 // ---------------------------------------------------------------------- counts
@@ -147,30 +184,22 @@ double draw_binomial(double trials, double p, random_key key, std::uint64_t inde
 
 }  // namespace
 
+void fill_gamma(std::span<float> out, std::span<const double> shapes, random_key key,
+                std::uint64_t start) {
+  fill_gammas(out, shapes, key, start);
+}
 void fill_gamma(std::span<double> out, std::span<const double> shapes, random_key key,
                 std::uint64_t start) {
-  check(shapes.size() == out.size(), "gamma needs a shape for each element");
-  for (std::size_t i = 0; i < out.size(); ++i) {
-    const gamma_sample sample = draw_gamma(shapes[i], key, start + i);
-    out[i] = sample.factor * exp(sample.exponent);
-  }
+  fill_gammas(out, shapes, key, start);
 }
 
+void fill_dirichlet(std::span<float> out, std::span<const double> shapes, std::size_t columns,
+                    random_key key, std::uint64_t start) {
+  fill_shares(out, shapes, columns, key, start);
+}
 void fill_dirichlet(std::span<double> out, std::span<const double> shapes, std::size_t columns,
                     random_key key, std::uint64_t start) {
-  check(shapes.size() == out.size() && columns > 0 && out.size() % columns == 0,
-        "Dirichlet needs a shape for each element, and whole rows");
-  for (std::size_t row = 0; row < out.size(); row += columns) {
-    const std::span<double> shares = out.subspan(row, columns);
-    double largest = -infinity, sum = 0.0;
-    for (std::size_t k = 0; k < columns; ++k) {
-      const gamma_sample sample = draw_gamma(shapes[row + k], key, start + row + k);
-      shares[k] = log(sample.factor) + sample.exponent;
-      largest = std::max(largest, shares[k]);
-    }
-    for (double& share : shares) sum += share = exp(share - largest);
-    for (double& share : shares) share /= sum;
-  }
+  fill_shares(out, shapes, columns, key, start);
 }
 
 void fill_poisson(std::span<double> out, std::span<const double> rates, random_key key,

@@ -23,12 +23,17 @@
 
 namespace potl {
 
-/// Of that shape and of scale 1. 0 of shape 0, infinite of an infinite one, NaN of a negative one.
+/// Of that shape and of scale 1, at least the smallest normal number of the type. Infinite of an
+/// infinite shape, NaN of a negative one.
+void fill_gamma(std::span<float> out, std::span<const double> shapes, random_key key,
+                std::uint64_t start);
 void fill_gamma(std::span<double> out, std::span<const double> shapes, random_key key,
                 std::uint64_t start);
 
-/// Rows of `columns` shares that add up to 1. NaN where a shape is negative or not finite, or all
-/// are 0.
+/// Rows of `columns` shares that add up to 1, each from the smallest normal number of the type to
+/// the one before 1. NaN where a shape is negative or not finite, or all are 0.
+void fill_dirichlet(std::span<float> out, std::span<const double> shapes, std::size_t columns,
+                    random_key key, std::uint64_t start);
 void fill_dirichlet(std::span<double> out, std::span<const double> shapes, std::size_t columns,
                     random_key key, std::uint64_t start);
 
