@@ -117,3 +117,17 @@ class Rejected(PotlError):
 
 class Inconclusive(PotlError):
     """A report that says: inconclusive. `Report.raise_for_verdict` raises it."""
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether Python or torch found no memory."""
+    # torch reports memory as RuntimeError on the CPU and as its subclass OutOfMemoryError on a GPU.
+    return isinstance(error, MemoryError) or (
+        isinstance(error, RuntimeError)
+        and ("out of memory" in str(error) or "can't allocate memory" in str(error))
+    )
+
+
+def is_own_trouble(error: BaseException) -> bool:
+    """Whether an exception speaks of this machine, whatever a state or a task holds."""
+    return is_out_of_memory(error) or isinstance(error, (OSError, TimeoutError, StorageError))

@@ -93,6 +93,7 @@ class Job:
         Raises:
             NotReplayable: Something in the task cannot be replayed; every problem names its remedy.
             UsageError: An argument out of range.
+            MemoryError: This machine ran out of memory while the task was tried.
         """
         from ._trial import run_trial
 

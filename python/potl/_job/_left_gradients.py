@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from .._base._errors import Problem
+from .._base._errors import Problem, is_own_trouble
 from ._steps import parameters_of
 
 if TYPE_CHECKING:
@@ -51,8 +51,10 @@ def added_to(session: Session, left: set[str], step: int, ids: Sequence[int]) ->
         return None
     try:
         session.run_step(step, ids)
-    except Exception:  # of a NaN that a step without these does not meet
-        return _problem(next(iter(marks)))
+    except Exception as error:
+        if is_own_trouble(error):
+            raise
+        return _problem(next(iter(marks)))  # of a NaN that a step without these does not meet
     for name, (parameter, mark, version) in marks.items():
         untouched = parameter.grad is mark and mark._version == version
         if _is_nan(parameter) or (not untouched and _is_nan(parameter.grad)):

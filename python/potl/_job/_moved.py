@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 import torch
 from torch import nn
 
-from .._base._errors import Problem
+from .._base._errors import Problem, is_own_trouble
 from .._task._capture import is_torchs
 from .._task._task import Task
 from ._dormant import holders_of
@@ -107,8 +107,10 @@ def acting_tensors(
                     tensor.data = other
                     before.append((tensor, old))
         acts = bool(before) and changed()
-    except Exception:  # the step went well before: it reads what it was given
-        acts = True
+    except Exception as error:
+        if is_own_trouble(error):
+            raise
+        acts = True  # the step went well before: it reads what it was given
     finally:
         for tensor, old in reversed(before):
             tensor.data = old

@@ -17,7 +17,15 @@ import torch
 
 from .. import _core
 from .._arithmetic import _arithmetic
-from .._base._errors import MismatchError, NotReplayable, NotReproducible, PotlError, Problem
+from .._base._errors import (
+    MismatchError,
+    NotReplayable,
+    NotReproducible,
+    PotlError,
+    Problem,
+    is_out_of_memory,
+    is_own_trouble,
+)
 from .._task._capture import is_torchs
 from .._task._collated import form_of
 from .._task._data import check_reads
@@ -56,9 +64,6 @@ _KEEP_IT = (
 _HIDDEN = (
     f"something keeps state that a checkpoint does not hold, such as a Python attribute: {_KEEP_IT}"
 )
-# Of which the task's code is not the cause.
-_OTHERS = (NotReproducible, NotReplayable, MismatchError, MemoryError, OSError)
-
 Say = Callable[[str], None]
 
 _log = logging.getLogger("potl")
@@ -101,6 +106,9 @@ def run_trial(
             without.
         drafted: Whether to make a draft of a job.
         say: Told what is done next.
+
+    Raises:
+        MemoryError: A step found no memory, which says nothing of the task.
     """
     auto = arithmetic == _arithmetic.AUTO
     obstacles: tuple[Problem, ...] = ()
@@ -120,7 +128,7 @@ def run_trial(
         except NotReplayable:
             raise
         except Exception as error:
-            if chosen == _arithmetic.STOCK or not auto:
+            if chosen == _arithmetic.STOCK or not auto or is_own_trouble(error):
                 raise
             # What fails in any arithmetic is raised by the attempt that follows.
             text = f"a step fails in {chosen}: {_line(error)}"
@@ -134,6 +142,14 @@ def run_trial(
         # Broken before anything of the task was computed.
         problem = Problem(what=error.message, where="this process", remedy=error.remedy)
         return Trial(arithmetic=arithmetic, problems=(problem,))
+    except Exception as error:
+        if not is_out_of_memory(error):
+            raise
+        raise MemoryError(
+            f"this machine ran out of memory while the task was tried: {_line(error)} (the trial "
+            "holds two tasks at a time: free memory, or pass accumulate= to compute a batch in "
+            "parts)"
+        ) from error
 
 
 def _obstacle(what: str, remedy: str) -> Problem:
@@ -147,6 +163,12 @@ def _no_loss(what: str) -> Problem:
         remedy="override compute_loss too, so that it returns the loss that step returns; or leave "
         "both loss= and compute_loss out, if step computes its losses by itself",
     )
+
+
+def _has_other_cause(error: Exception) -> bool:
+    """Whether something else than the task's code made it fail."""
+    known = (NotReproducible, NotReplayable, MismatchError)
+    return isinstance(error, known) or is_own_trouble(error)
 
 
 def _line(error: Exception) -> str:
@@ -316,9 +338,9 @@ class _Attempt:
         try:
             with scaler_counts() as scalers:
                 result = second.run_step(steps[1], second.sample_ids(steps[1]))
-        except _OTHERS:
-            raise
         except Exception as error:
+            if _has_other_cause(error):
+                raise
             yield Problem(
                 what="a step from a restored state fails, and the same step in one go does not: "
                 f"{_line(error)}",
@@ -382,9 +404,9 @@ class _Attempt:
         second.restore(middle)
         try:
             recomputed = second.loss_at(step, second.sample_ids(step))
-        except _OTHERS:
-            raise
         except Exception as error:
+            if _has_other_cause(error):
+                raise
             return _no_loss(f"compute_loss fails where step does not: {_line(error)}")
         if not _all_close([recomputed], [loss]):
             return _no_loss(f"compute_loss gives {recomputed!r} where step reports {loss!r}")
@@ -477,10 +499,10 @@ class _Attempt:
         zeros = [torch.zeros_like(p) if p.requires_grad else None for p in parameters_of(task)]
         try:
             session.apply(session.step, zeros, 0.0)
-        except NotReproducible:
-            raise
-        except Exception:  # a step of the user's own may update in another way
-            return
+        except Exception as error:
+            if _has_other_cause(error):
+                raise
+            return  # a step of the user's own may update in another way
         self._stepped = changed_options(options, task)
 
 

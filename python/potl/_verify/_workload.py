@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import _core
 from .._arithmetic import _rounded_steps
-from .._base._errors import NotReproducible
+from .._base._errors import NotReproducible, is_own_trouble
 from .._job._first_steps import other_bits
 from .._job._linear import is_linear
 from .._job._same_batches import SameBatches
@@ -234,13 +234,3 @@ def describe(error: BaseException) -> str:
     """One line about an exception."""
     text = str(error).strip().splitlines()
     return f"{type(error).__name__}: {text[0]}" if text else type(error).__name__
-
-
-def is_own_trouble(error: BaseException) -> bool:
-    """Whether an exception speaks of this machine, whatever the recorded state holds."""
-    if isinstance(error, (MemoryError, OSError, TimeoutError, _core.StorageError)):
-        return True
-    # torch reports memory as RuntimeError on the CPU and as its subclass OutOfMemoryError on a GPU.
-    return isinstance(error, RuntimeError) and (
-        "out of memory" in str(error) or "can't allocate memory" in str(error)
-    )

@@ -276,6 +276,35 @@ def test_notes_that_are_a_batch_or_cannot_be_written_are_left_alone() -> None:
     assert potl.check(own(Noted, **in_batches(4, 4, 4))) == []
 
 
+@pytest.mark.parametrize(
+    "error",
+    [
+        MemoryError("no numbers"),
+        RuntimeError("DefaultCPUAllocator: can't allocate memory"),
+        torch.OutOfMemoryError("CUDA out of memory"),
+    ],
+    ids=["Python", "CPU", "GPU"],
+)
+# The second in one go, the repeated one, and the ones that show tensors and gradients at work.
+@pytest.mark.parametrize(
+    ("kind", "step"), [(Quiet, 2), (Quiet, 3), (Noting, 4), (Quiet, 4), (Noting, 5)]
+)
+def test_a_machine_without_memory_is_no_fault_of_the_tasks(
+    kind: type[Own], step: int, error: Exception
+) -> None:
+    steps = []
+
+    class Short(kind):  # type: ignore[misc, valid-type]
+        def weight(self) -> Any:
+            steps.append(1)
+            if len(steps) == step:
+                raise error
+            return super().weight()
+
+    with pytest.raises(MemoryError, match=r"this machine ran out of memory.*accumulate="):
+        potl.check(own(Short))
+
+
 class Initialised(nn.Module):
     """Sets its scale by the first batch."""
 
