@@ -120,7 +120,8 @@ def acting_tensors(
         what="a tensor that training makes or moves changes what a step does, and no checkpoint "
         "holds it",
         where=listed([*found]),
-        remedy=keep_it,
+        remedy=f"{keep_it}; fill a cache inside build(), or keep it as a dict of tensors, each of "
+        "which is made once",
     )
 
 

@@ -208,6 +208,38 @@ class Caching(nn.Module):
         return out
 
 
+class Features(nn.Module):
+    """Keeps what a frozen layer gives for each sample."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.net, self.frozen = tasks.mlp(), nn.Linear(8, 8).requires_grad_(False)
+        self.kept: dict[int, torch.Tensor] = {}
+        self.features, self.filled = torch.zeros(48, 8), torch.zeros(48, dtype=torch.bool)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        places = [places_of[tuple(one.tolist())] for one in x]
+        out: torch.Tensor = self.net(self.features_at(places, x))
+        return out
+
+    def features_at(self, places: list[int], x: torch.Tensor) -> torch.Tensor:
+        for place, one in zip(places, x, strict=True):
+            if not self.filled[place]:
+                self.features[place], self.filled[place] = self.frozen(one), True
+        return self.features[places]
+
+
+class FeaturesInDict(Features):
+    def features_at(self, places: list[int], x: torch.Tensor) -> torch.Tensor:
+        for place, one in zip(places, x, strict=True):
+            if place not in self.kept:
+                self.kept[place] = self.frozen(one)
+        return torch.stack([self.kept[place] for place in places])
+
+
+places_of = {tuple(one.tolist()): place for place, one in enumerate(tasks.X)}
+
+
 def own(
     kind: type[Own], model: Callable[[], nn.Module] = tasks.mlp, **options: Any
 ) -> Callable[[], potl.Task]:
@@ -270,6 +302,13 @@ def test_tensors_that_nothing_reads_or_that_rest_are_no_state() -> None:
 def test_a_cache_that_grows_with_the_batches_is_no_state() -> None:
     growing = {"shuffle": False, **in_batches(4, 6, 8)}
     assert potl.check(own(Quiet, Caching, **growing)) == []
+
+
+def test_a_cache_that_is_filled_in_place_is_named_with_its_remedy() -> None:
+    (problem,) = potl.check(own(Quiet, Features))
+    assert problem.where == "Features.features"
+    assert "fill a cache inside build(), or keep it as a dict" in problem.remedy
+    assert potl.check(own(Quiet, FeaturesInDict)) == []
 
 
 def test_notes_that_are_a_batch_or_cannot_be_written_are_left_alone() -> None:
