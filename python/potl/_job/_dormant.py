@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Python attributes that act once they are large: a count that unfreezes a layer at step 1,000, a
-list from which a step draws once it is long. Two steps do not show that they are state."""
+"""Python attributes that act once they are large: a count that unfreezes a layer from step 1,000
+on, or in every 500th; a list from which a step draws once it is long. Two steps do not show that
+they are state."""
 
 from __future__ import annotations
 
@@ -25,6 +26,29 @@ _SIZES = ((_MANY, _MANY), (_MANY - 1, _MANY - 1), (_MANY, _SMALL))
 _LENGTH = 64
 
 Attributes = list[dict[str, object]]
+
+
+class _Far(int):
+    """A large count that also equals what it came to on its way, as in `n == 500`, and whose rest
+    is any, as in `n % 500 == 0`. What the first steps equal does nothing: another step is the first
+    after a restored state.
+    """
+
+    def __eq__(self, other: object) -> bool:
+        return int(self) == other or (type(other) is int and 0 <= other < _MANY)
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    __hash__ = int.__hash__
+
+    def __add__(self, other: Any) -> Any:
+        total = super().__add__(other)
+        return total if total is NotImplemented else _Far(total)
+
+    def __mod__(self, other: Any) -> Any:
+        rest = super().__mod__(other)
+        return rest if rest is NotImplemented else _Far(rest)
 
 
 def attributes(task: Task) -> Attributes:
@@ -82,7 +106,8 @@ def acting_later(
             break
         while grown:
             for thing, name, value in counts:
-                setattr(thing, name, count if type(value) is int else other)
+                far = _Far(count) if count == _MANY else count
+                setattr(thing, name, far if type(value) is int else other)
             how = acts()
             if how is not None:
                 what = "a number that counts up" if other == count else "a number that moves"
@@ -123,6 +148,8 @@ def _problem(what: str, how: str, kept: list[tuple[Any, str]], keep_it: str) -> 
 def _size(value: object) -> object:
     if type(value) is float and math.isnan(value):
         return "NaN"  # which equals itself
+    if isinstance(value, _Far):
+        return int(value)
     return len(value) if _is_list(value) else value
 
 

@@ -41,6 +41,40 @@ class ByCount(Own):
         return 1.0 / self.done
 
 
+class At(Own):
+    """Does something else in one step far away."""
+
+    done = 0
+
+    def weight(self) -> float:
+        self.done += 1
+        return 1.0 if self.is_ordinary() else 2.0
+
+    def is_ordinary(self) -> bool:
+        return self.done != 500
+
+
+class Every(At):
+    def is_ordinary(self) -> bool:
+        return self.done % 500 != 0
+
+
+class Among(At):
+    def is_ordinary(self) -> bool:
+        return self.done not in (300, 600)
+
+
+class InFirst(At):
+    """Makes in the first step what the others use; its count decides nothing else."""
+
+    def weight(self) -> float:
+        if self.done == 0:
+            self.scale = 1.0
+        self.done += 1
+        noise = self.done + torch.zeros(2)
+        return self.scale if noise.isfinite().all() else 0.0
+
+
 class ByReplayBuffer(Own):
     def weight(self) -> float:
         if not hasattr(self, "memory"):
@@ -292,6 +326,16 @@ def test_a_tensor_that_shows_in_later_steps_is_found_by_another_one_in_its_place
 ) -> None:
     (problem,) = potl.check(own(kind))
     assert "changes what a step does" in problem.what and problem.where == where
+
+
+@pytest.mark.parametrize("kind", [At, Every, Among])
+def test_a_count_that_acts_in_one_step_is_found_at_that_step(kind: type[Own]) -> None:
+    (problem,) = potl.check(own(kind))
+    assert "a number that counts up" in problem.what and problem.where == f"{kind.__name__}.done"
+
+
+def test_a_count_by_which_a_step_knows_that_it_is_the_first_is_no_state() -> None:
+    assert potl.check(own(InFirst)) == []
 
 
 def test_tensors_that_nothing_reads_or_that_rest_are_no_state() -> None:
