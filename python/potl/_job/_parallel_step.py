@@ -69,7 +69,7 @@ class ParallelStep:
             task.scaler.scale(torch.zeros((), device=task.device))
         before = None if self._capture is None else self._capture()
         parameters, sums = self._parameters, self._sums
-        parts = split_batch(batch, task.accumulate)
+        parts = split_batch(batch, task.accumulate, task.batch_size)
         total: torch.Tensor | None = None
         for first in range(0, len(parts), ranks.size):
             mine = first + ranks.rank

@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any
 
 import torch
+from torch.utils._pytree import tree_leaves
 
 from .._base._errors import UsageError
 from ._records import fields_of, with_fields
@@ -56,17 +57,22 @@ def form_of(batch: Any) -> str:
     return type(batch).__name__
 
 
-def split_batch(batch: Any, parts: int) -> list[tuple[Any, float]]:
-    """Cuts a collated batch along dimension 0 into at most `parts` consecutive parts of about equal
-    size.
+def split_batch(batch: Any, parts: int, batch_size: int) -> list[tuple[Any, float]]:
+    """Cuts a collated batch of at most `batch_size` samples along dimension 0 into at most `parts`
+    consecutive parts of about equal size.
+
+    Raises:
+        UsageError: Nothing in it counts samples, or more than one thing may.
     """
     if parts == 1:
         return [(batch, 1.0)]
     count = batch_length(batch)
-    if count == 0:
+    sizes = {one.shape[0] for one in tree_leaves(batch) if torch.is_tensor(one) and one.dim()}
+    if count == 0 or (count > batch_size and len(sizes) > 1):
         raise UsageError(
-            f"a batch of type {type(batch).__name__} cannot be cut into micro-batches",
-            "override Task.step, or collate into tensors whose dimension 0 counts samples",
+            f"a batch {form_of(batch)} of {batch_size} samples cannot be cut into micro-batches",
+            "override Task.step, or collate into tensors whose dimension 0 counts samples: pad "
+            "what an EmbeddingBag takes as one tensor with offsets",
         )
     size = -(-count // parts)
     bounds = [(first, min(first + size, count)) for first in range(0, count, size)]

@@ -209,14 +209,14 @@ class Task:
         """The parts of a batch, each with its share of the samples. Randomness is set before each
         part.
         """
-        parts = split_batch(batch, self.accumulate)
+        parts = split_batch(batch, self.accumulate, self.batch_size)
         for index, (part, share) in enumerate(parts):
             self._before_micro_batch(index)
             yield part, share
 
     def _micro_batch_count(self, batch: Any) -> int:
         """How many parts `micro_batches` yields."""
-        return len(split_batch(batch, self.accumulate))
+        return len(split_batch(batch, self.accumulate, self.batch_size))
 
     def _backward_of(self, part: Any, share: float) -> torch.Tensor:
         """Adds the gradients of a part of a batch, and returns its share of the loss."""

@@ -150,7 +150,7 @@ def test_what_slots_keep_is_hashed_and_copied() -> None:
 
 def test_a_data_class_is_cut_into_micro_batches() -> None:
     batch = collate(ROWS[:4])
-    (first, share), (second, _) = split_batch(batch, 2)
+    (first, share), (second, _) = split_batch(batch, 2, 4)
     assert share == 0.5 and (len(first.x), len(second.y)) == (2, 2)
     assert torch.equal(second.x, batch.x[2:]) and batch.x.shape == (4, 3)
     assert select_samples(batch, torch.tensor([3]), 4).y.tolist() == [1]
@@ -162,7 +162,7 @@ def targets(count: int) -> list[dict[str, Tensor]]:
 
 def test_targets_of_a_detector_are_cut_by_sample() -> None:
     batch = {"pixel_values": torch.zeros(4, 3, 8, 8), "labels": targets(4)}
-    parts = [part for part, _ in split_batch(batch, 2)]
+    parts = [part for part, _ in split_batch(batch, 2, 4)]
     assert [len(part["pixel_values"]) for part in parts] == [2, 2]
     found = [[t["boxes"].shape[0] + t["boxes"].sum() for t in part["labels"]] for part in parts]
     assert found == [[4, 20], [36, 52]]
@@ -172,15 +172,15 @@ def test_the_targets_of_a_detector_do_not_count_its_samples() -> None:
     boxes = [{"boxes": torch.zeros(2, 4)} for _ in range(3)]
     images = torch.zeros(3, 3, 8, 8)
     named, placed = {"labels": boxes, "pixel_values": images}, (boxes, images)
-    assert [len(part["labels"]) for part, _ in split_batch(named, 3)] == [1, 1, 1]
-    assert [len(part[0]) for part, _ in split_batch(placed, 3)] == [1, 1, 1]
+    assert [len(part["labels"]) for part, _ in split_batch(named, 3, 3)] == [1, 1, 1]
+    assert [len(part[0]) for part, _ in split_batch(placed, 3, 3)] == [1, 1, 1]
 
 
 @pytest.mark.parametrize("count", [2, 3])
 def test_views_of_all_samples_are_cut_and_no_targets(count: int) -> None:
     views = [{"x": torch.arange(count) + 10 * number} for number in range(2)]
     for batch in (views, {"views": views}):
-        parts = [part for part, _ in split_batch(batch, count)]
+        parts = [part for part, _ in split_batch(batch, count, count)]
         found = [part["views"] if isinstance(part, dict) else part for part in parts]
         assert [[int(view["x"]) for view in part] for part in found] == [
             [i, 10 + i] for i in range(count)
@@ -191,9 +191,19 @@ def test_lists_of_images_and_of_their_targets_are_not_cut_into_micro_batches() -
     # The size that comes first in them is that of the channels.
     images = [torch.zeros(3, 8, 8) for _ in range(4)]
     for batch in ((images, targets(4)), [images, targets(4)]):
-        assert split_batch(batch, 1) == [(batch, 1.0)]
+        assert split_batch(batch, 1, 4) == [(batch, 1.0)]
         with pytest.raises(potl.UsageError, match="cannot be cut into micro-batches"):
-            split_batch(batch, 2)
+            split_batch(batch, 2, 4)
+
+
+def test_bags_of_several_sizes_are_not_cut_into_micro_batches() -> None:
+    words, offsets, labels = torch.arange(30), torch.arange(0, 30, 5), torch.arange(6)
+    for batch in ([words, offsets, labels], {"words": words, "bags": [offsets], "y": labels}):
+        with pytest.raises(potl.UsageError, match=r"of 6 samples cannot be cut.*EmbeddingBag"):
+            split_batch(batch, 2, 6)
+    # Several rows for each sample, or a tensor beside the samples, are no bags.
+    assert [len(part[0]) for part, _ in split_batch([words, words], 2, 6)] == [15, 15]
+    assert [len(part[1]) for part, _ in split_batch([labels, words], 2, 6)] == [30, 30]
 
 
 def test_batches_are_moved_with_what_they_hold() -> None:

@@ -214,7 +214,7 @@ def test_scaled_gradients_are_clipped_at_their_own_size():
 
 def test_a_batch_is_cut_into_consecutive_parts_whose_shares_add_up():
     x, labels = torch.arange(10), [f"s{i}" for i in range(10)]
-    parts = split_batch({"x": x, "labels": labels, "temperature": 2.0}, 3)
+    parts = split_batch({"x": x, "labels": labels, "temperature": 2.0}, 3, 10)
     assert [part["x"].tolist() for part, _ in parts] == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]]
     assert [part["labels"][0] for part, _ in parts] == ["s0", "s4", "s8"]
     assert {part["temperature"] for part, _ in parts} == {2.0}
