@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <bit>
+#include <charconv>
 #include <cmath>
 
+#include <potl/encoding/json.hpp>
 #include <potl/transcript/detail/batch_order.hpp>
 
 #include "core/counted.hpp"
@@ -104,10 +106,40 @@ void audit_rates(const audit_input& in, audit_log& log) {
   log.pass(rule, counted(looked_at, "step") + " used the agreed learning rates");
 }
 
+/// The first learning rate that is another than the one with which the job's optimizers begin, as
+/// the end of a sentence: where the job lists no rates they are a part of the initial state. Empty
+/// where none is, or nobody can tell.
+std::string other_rate(const audit_input& in) {
+  const result<json_value> document = parse_json(as_bytes_view(in.agreed.text));
+  if (!document || !in.agreed.rates.empty()) return "";
+  const json_value* optimizers = document->root().at("task").at("optimizers").get();
+  if (optimizers == nullptr || optimizers->if_array() == nullptr) return "";
+  if (in.run.steps.empty() || in.run.steps.front().step != 1) return "";
+  const std::vector<double>& used = in.run.steps.front().rates;
+  std::size_t k = 0;
+  for (const json_value& optimizer : *optimizers->if_array()) {
+    const json_value* groups = optimizer.find("groups");
+    if (groups == nullptr || groups->if_array() == nullptr) return "";
+    for (const json_value& group : *groups->if_array()) {
+      const result<std::string> agreed = group.root().string("lr");
+      if (!agreed || k == used.size()) return "";
+      double rate = 0;
+      const char* const end = agreed->data() + agreed->size();
+      if (std::from_chars(agreed->data(), end, rate).ptr != end) return "";
+      if (used[k] != rate) {
+        return ", with the learning rate " + to_string(fact(used[k])) +
+               " in step 1, where the job's optimizers begin with " + to_string(fact(rate));
+      }
+      ++k;
+    }
+  }
+  return "";
+}
+
 void audit_initial(const audit_input& in, audit_log& log) {
   constexpr std::string_view rule = "agreed.initial_state";
   if (in.run.initial && in.run.initial->state != in.agreed.initial_state) {
-    log.reject(rule, "the run started from another state than agreed", 0);
+    log.reject(rule, "the run started from another state than agreed" + other_rate(in), 0);
   }
   if (!in.run.initial) log.reject(rule, "the run does not say from which state it started", 0);
   log.pass(rule, "the run started from the agreed state");

@@ -10,6 +10,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from lawful import data, net, sgd
+from torch import nn
 from torch.nn.utils import prune
 
 import potl
@@ -137,3 +138,38 @@ def test_a_step_prunes_by_weights_that_a_checkpoint_holds(arithmetic: str, tmp_p
         ledger=None,
     )
     assert report.verdict == "accepted", report.sentence
+
+
+RATE = 0.1
+
+
+class Faster(Task):
+    """Trains with the rate that its optimizers were given."""
+
+    def step(self, batch: Any) -> torch.Tensor:
+        return super().step(batch)
+
+
+def build_faster() -> Task:
+    model = nn.Sequential(nn.Linear(6, 4), nn.Linear(4, 3))
+    groups = [{"params": model[0].parameters(), "lr": 0.5}, {"params": model[1].parameters()}]
+    optimizer = torch.optim.SGD(groups, lr=RATE)
+    return Faster(model, optimizer, data(), loss=F.cross_entropy, batch_size=8, epochs=1)
+
+
+def test_another_rate_is_named_where_it_makes_another_initial_state(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = potl.Job.create(build_faster, seed=7, checkpoint_every=2)
+    with monkeypatch.context() as patched:
+        patched.setitem(globals(), "RATE", 0.25)
+        bare = potl.Job(job.core)  # without the agreed state, which would bring its rates
+        run = potl.record(build_faster, tmp_path / "run", job=bare, check_job=False)
+    report = potl.verify(
+        run, job=job, commitment=run.commit(), task=build_faster, checks=[], ledger=None
+    )
+    assert report.verdict == "rejected"
+    assert report.sentence.endswith(
+        "from another state than agreed, with the learning rate 0.25 in step 1, where the job's "
+        "optimizers begin with 0.1."
+    ), report.sentence
