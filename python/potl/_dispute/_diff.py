@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 # Members of a job that say how a run is stored or who trains it, and not what is computed.
 _BESIDE = ("checkpoint_every", "max_segment", "store_every", "limits", "tolerance_cap", "trainer")
 
+# Members that follow from the seed, and are other ones whenever it is.
+_OF_THE_SEED = ("initial_state/", "task/first_steps", "task/initialisers")
+
 _NAMES = ("first", "second")
 _ANOTHER_RESULT = "another result"
 
@@ -236,7 +239,12 @@ class _Runs:
         for one in fields:
             for name in _BESIDE:
                 one.pop(name, None)
-        yield from (f"the jobs differ: {one}" for one in _differences(fields[0], fields[1]))
+        differ = [*_differences(fields[0], fields[1])]
+        if fields[0]["seed"] != fields[1]["seed"]:
+            differ = [one for one in differ if not one.startswith(_OF_THE_SEED)]
+            seed = next(k for k, one in enumerate(differ) if one.startswith("seed "))
+            differ[seed] += "; the initial states and the first steps follow from it"
+        yield from (f"the jobs differ: {one}" for one in differ)
         made = _differences(surroundings[0], surroundings[1])
         said = [f"the jobs were made on other machines: {one}" for one in made]
         software = [one["software"] for one in self._facts]
