@@ -162,6 +162,8 @@ OTHERS: Mapping[str, Case] = {
     "mean": unary(lambda x: x.view(20, 50).mean(1)),
     "var": unary(lambda x: x.view(20, 50).var(1)),
     "norm": unary(torch.linalg.vector_norm),
+    "eigh": lambda draw: torch.linalg.eigh(_symmetric(draw)),
+    "svd": lambda draw: torch.linalg.svd(draw(12, 9, grad=False)),
     "cumsum": unary(lambda x: x.view(20, 50).cumsum(1)),
     "softmax": unary(lambda x: F.softmax(x.view(20, 50), 1)),
     "log_softmax": unary(lambda x: F.log_softmax(x.view(20, 50), 1)),
@@ -194,6 +196,11 @@ OTHERS: Mapping[str, Case] = {
 def _attention(draw: Inputs) -> Tensors:
     q, k, v = draw(2, 3, 10, 8), draw(2, 3, 10, 8), draw(2, 3, 10, 8)
     return backward(F.scaled_dot_product_attention(q, k, v, is_causal=True), q, k, v)
+
+
+def _symmetric(draw: Inputs) -> torch.Tensor:
+    x = draw(12, 12, grad=False)
+    return x + x.mT
 
 
 def _cross_entropy(draw: Inputs) -> Tensors:
