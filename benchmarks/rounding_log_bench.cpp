@@ -7,7 +7,6 @@
 #include <vector>
 
 #include <potl/numeric/detail/rounding_session.hpp>
-#include <potl/numeric/detail/rounding_threshold.hpp>
 #include <potl/numeric/gemm.hpp>
 #include <potl/numeric/rounding_log.hpp>
 

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Any bytes, as a rounding log, a packed one and a fraud proof: no crash, and what is accepted has
-// one encoding, which is the input.
+// Any bytes, as a rounding log and a fraud proof: no crash, and what is accepted has one encoding,
+// which is the input.
 #include <algorithm>
 #include <cstdlib>
 
 #include <potl/numeric/detail/rounding_referee.hpp>
-#include <potl/numeric/detail/rounding_threshold.hpp>
 
 #include "fuzz.hpp"
 
@@ -26,12 +25,6 @@ POTL_FUZZ_TARGET(rounding_log_fuzz) {
   if (const auto log = decode_rounding_log(input, 1 << 16)) {
     require(same(encode_rounding_log(*log)));
     require(!log->entries.empty() || size == 20);
-  }
-  if (size > 0) {
-    const std::uint64_t values = 5 * size - data[0] % 5;
-    if (const auto log = unpack_rounding_log(input, 32, values)) {
-      require(same(pack_rounding_log(*log)));
-    }
   }
   if (const auto proof = decode_fraud_proof(input)) {
     require(same(encode(*proof)));

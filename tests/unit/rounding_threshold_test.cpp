@@ -11,27 +11,6 @@
 
 using namespace potl::numeric;
 
-TEST_CASE("packed rounding logs come back, five ternary symbols per byte") {
-  const rounding_log log{30, 12, {{0, true}, {1, false}, {4, true}, {11, false}}};
-  const auto bytes = pack_rounding_log(log);
-  CHECK(bytes == std::vector<std::uint8_t>{2 + 3 + 162, 0, 3});
-  CHECK(*unpack_rounding_log(bytes, 30, 12) == log);
-  CHECK(unpack_rounding_log({}, 32, 0)->entries.empty());
-}
-
-TEST_CASE("every other packing is refused") {
-  const auto refused = [](std::vector<std::uint8_t> bytes, std::uint64_t values) {
-    return !unpack_rounding_log(bytes, 32, values).has_value();
-  };
-  CHECK(refused({243}, 5));
-  CHECK(refused({243, 0}, 10));
-  CHECK_FALSE(refused({242}, 5));
-  CHECK(refused({9}, 2));
-  CHECK_FALSE(refused({8}, 2));
-  CHECK(refused({0, 0}, 5));
-  CHECK(refused({}, 1));
-}
-
 TEST_CASE("the searched threshold logs every value that the other side rounds differently") {
   std::mt19937_64 random(5);
   std::vector<double> trainer, auditor;

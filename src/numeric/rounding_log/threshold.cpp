@@ -2,20 +2,13 @@
 #include <potl/numeric/detail/rounding_threshold.hpp>
 
 #include <cmath>
-#include <string>
+#include <vector>
 
+#include <potl/core/error.hpp>
 #include <potl/numeric/detail/rounding.hpp>
 
 namespace potl::numeric {
 namespace {
-
-constexpr std::uint64_t symbols_per_byte = 5;
-constexpr int weight[symbols_per_byte] = {1, 3, 9, 27, 81};
-constexpr int packed_values = 243;
-
-error malformed(const char* what) {
-  return {errc::malformed, std::string("packed rounding log: ") + what, ""};
-}
 
 std::uint64_t uncovered_at(double tau, std::span<const double> distances) {
   std::uint64_t count = 0;
@@ -24,38 +17,6 @@ std::uint64_t uncovered_at(double tau, std::span<const double> distances) {
 }
 
 }  // namespace
-
-std::vector<std::uint8_t> pack_rounding_log(const rounding_log& log) {
-  std::vector<std::uint8_t> out((log.values + symbols_per_byte - 1) / symbols_per_byte);
-  for (const log_entry& entry : log.entries) {
-    if (entry.position >= log.values) {
-      throw exception({errc::usage, "rounding log: a position beyond the values", ""});
-    }
-    std::uint8_t& byte = out[entry.position / symbols_per_byte];
-    byte = static_cast<std::uint8_t>(byte + (entry.up ? 2 : 1) *
-                                                weight[entry.position % symbols_per_byte]);
-  }
-  return out;
-}
-
-result<rounding_log> unpack_rounding_log(bytes_view bytes, int bits, std::uint64_t values) {
-  if (values > max_logged_values ||
-      bytes.size() != (values + symbols_per_byte - 1) / symbols_per_byte) {
-    return malformed("wrong length");
-  }
-  rounding_log out{bits, values, {}};
-  for (std::uint64_t at = 0; at < bytes.size(); ++at) {
-    int left = bytes[at];
-    if (left >= packed_values) return malformed("a byte that packs nothing");
-    for (std::uint64_t i = 0; left != 0; ++i, left /= 3) {
-      if (left % 3 == 0) continue;
-      const std::uint64_t position = at * symbols_per_byte + i;
-      if (position >= values) return malformed("symbols beyond the last value");
-      out.entries.push_back({position, left % 3 == 2});
-    }
-  }
-  return out;
-}
 
 double grid_distance(double x, int bits) noexcept {
   const auto rounded = static_cast<double>(round_to(x, bits));

@@ -1,32 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// The rounding log as published: one of three symbols for every value, five to a byte, and a
-// threshold tau instead of a bound. Kept for comparison; potl's own form is rounding_log.hpp.
+// The threshold tau of the rounding log as published, which has it instead of a bound, and one of
+// three symbols for every value. Kept for comparison; potl's own form is rounding_log.hpp.
 //
 // A value is logged when it lies more than tau grid steps from the number it is rounded to, tau in
 // [0.25, 0.5]: 0.5 logs nothing, 0.25 half of all values. tau is searched per type of layer from
 // what two devices computed.
-// Claims: packing has one form per sequence, and anything else is refused. Cost: a nanosecond per
-// value. 1.6 bits per value whatever is logged.
 // Cannot: promise anything about values that the search has not seen.
 // Source: Srivastava, Arora, Boneh, Optimistic Verifiable Training (2403.09603), sections 4 and 5.
-// The numbers of the symbols are potl's own.
 #pragma once
 
 #include <cstdint>
 #include <span>
-#include <vector>
-
-#include <potl/core/result.hpp>
-#include <potl/numeric/rounding_log.hpp>
 
 namespace potl::numeric {
-
-/// ceil(values / 5) bytes: s0 + 3 s1 + 9 s2 + 27 s3 + 81 s4, where a symbol is 0 for no entry, 1
-/// for down, 2 for up, and 0 beyond the last value.
-std::vector<std::uint8_t> pack_rounding_log(const rounding_log& log);
-
-/// malformed: another length, a byte above 242, or symbols beyond the last value.
-result<rounding_log> unpack_rounding_log(bytes_view bytes, int bits, std::uint64_t values);
 
 /// Distance of x from Rnd_b(x) in steps of the grid at x: 0 to 0.5.
 double grid_distance(double x, int bits) noexcept;
