@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Systems of equations, inverses, determinants, Cholesky and QR (numeric/detail/decomposition.hpp):
-// computed in double, matrix after matrix, and rounded once.
+// computed in double, matrix after matrix, and rounded once. Products of reflections and the
+// exponential are products of matrices in double.
 #include <potl/numeric/detail/decomposition.hpp>
 #include <potl/numeric/elementwise.hpp>
 
@@ -11,8 +12,11 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/_linalg_check_errors.h>
+#include <ATen/ops/exp2.h>
 #include <ATen/ops/eye.h>
+#include <ATen/ops/frexp.h>
 #include <ATen/ops/linalg_solve_triangular.h>
+#include <ATen/ops/where.h>
 
 #include "matrices.hpp"
 #include "operand.hpp"
@@ -200,6 +204,45 @@ std::tuple<Tensor, Tensor> qr(const Tensor& a, c10::string_view mode) {
           rounded_to(r.narrow(-2, 0, kept), type).contiguous()};
 }
 
+/// The first columns of H1 H2 ... Hk, Hi = 1 - tau_i v_i v_i^T, where v_i is 1 on the diagonal and
+/// column i of A below.
+Tensor reflections(const Tensor& a, const Tensor& tau) {
+  const char* name = "linalg.householder_product";
+  require_matrices(name, a);
+  const std::int64_t rows = a.size(-2), columns = a.size(-1), count = tau.size(-1);
+  TORCH_CHECK(rows >= columns && columns >= count && tau.scalar_type() == a.scalar_type() &&
+                  tau.sizes() == c10::IntArrayRef(batch_of(a, {count})),
+              name, ": sizes ", a.sizes(), " and ", tau.sizes(), " do not fit");
+  const Tensor below = a.to(at::kDouble).tril(-1), factors = tau.to(at::kDouble).unsqueeze(-1);
+  const Tensor ones = at::eye(rows, columns, below.options());
+  Tensor q = ones.expand(a.sizes());
+  for (std::int64_t i = count; i-- > 0;) {
+    const Tensor v = (below.select(-1, i) + ones.select(-1, i)).unsqueeze(-1);
+    q = q - (factors.narrow(-2, i, 1) * v).matmul(v.mT().matmul(q));
+  }
+  return rounded_to(q, a.scalar_type());
+}
+
+/// exp(A) = exp(A / 2^h)^(2^h): the halvings h of a matrix leave no row of more than 1/2, where 18
+/// terms of the series are enough in double. A matrix that is not finite is not halved.
+Tensor exponential(const Tensor& a) {
+  require_square("linalg.matrix_exp", a);
+  if (a.numel() == 0) return a.clone();
+  const Tensor x = a.to(at::kDouble), size = x.abs().sum(-1).amax(-1);
+  const Tensor exponent = std::get<1>(at::frexp(size));
+  const Tensor halvings =
+      at::where(size.isfinite(), exponent + 1, 0).clamp_min(0).unsqueeze(-1).unsqueeze(-1);
+  const Tensor small = x * at::exp2(-halvings.to(at::kDouble));
+  const Tensor ones = at::eye(a.size(-1), x.options());
+  Tensor power = ones + small / 18;
+  for (std::int64_t term = 17; term > 0; --term) power = ones + small.matmul(power) / term;
+  const std::int64_t most = halvings.max().item<std::int64_t>();
+  for (std::int64_t i = 0; i < most; ++i) {
+    power = at::where(halvings > i, power.matmul(power), power);
+  }
+  return rounded_to(power, a.scalar_type());
+}
+
 }  // namespace
 
 void register_decompositions(registrar& r) {
@@ -218,6 +261,12 @@ void register_decompositions(registrar& r) {
   r.kernel<cholesky_solve>("cholesky_solve", systems, {"cholesky_solve.out"});
   r.kernel<cholesky_inverse>("cholesky_inverse", systems, {"cholesky_inverse.out"});
   r.kernel<qr>("linalg_qr", "Householder's reflections in double, rounded once", {"linalg_qr.out"});
+  r.kernel<reflections>("linalg_householder_product",
+                        "reflection after reflection in double, rounded once",
+                        {"linalg_householder_product.out"});
+  r.kernel<exponential>("linalg_matrix_exp",
+                        "halved, 18 terms of the series, squared, in double, rounded once",
+                        {"linalg_matrix_exp.out"});
 }
 
 }  // namespace potl::libtorch::dispatch

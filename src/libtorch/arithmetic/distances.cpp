@@ -9,7 +9,9 @@
 #include <ATen/ops/linalg_cross_ops.h>
 #include <ATen/ops/linalg_vector_norm.h>
 #include <ATen/ops/roll.h>
+#include <ATen/ops/triu_indices.h>
 #include <ATen/ops/where.h>
+#include <ATen/ops/zeros_like.h>
 
 #include "operand.hpp"
 #include "registrar.hpp"
@@ -27,10 +29,8 @@ Tensor cdist(const Tensor& a, const Tensor& b, double p, std::optional<std::int6
   return at::linalg_vector_norm(differences(a, b), p, at::OptionalIntArrayRef(-1));
 }
 
-/// By the first operand: dy times the slope of the norm, where that is 0 at 0.
-Tensor cdist_backward(const Tensor& dy, const Tensor& a, const Tensor& b, double p,
-                      const Tensor& norms) {
-  const Tensor x = differences(a, b);
+/// By the differences x: dy times the slope of the norm, where that is 0 at 0.
+Tensor norm_backward(const Tensor& dy, const Tensor& x, double p, const Tensor& norms) {
   const Tensor norm = norms.unsqueeze(-1);
   Tensor slope = x.sign();
   if (p == 0) {
@@ -42,7 +42,34 @@ Tensor cdist_backward(const Tensor& dy, const Tensor& a, const Tensor& b, double
   } else if (p != 1) {
     slope = slope * (x.abs() / norm).pow(p - 1);
   }
-  return at::where((norm == 0) | (x == 0), 0.0, slope * dy.unsqueeze(-1)).sum(-2);
+  return at::where((norm == 0) | (x == 0), 0.0, slope * dy.unsqueeze(-1));
+}
+
+/// By the first operand.
+Tensor cdist_backward(const Tensor& dy, const Tensor& a, const Tensor& b, double p,
+                      const Tensor& norms) {
+  return norm_backward(dy, differences(a, b), p, norms).sum(-2);
+}
+
+/// All pairs of rows, the first row's before the second's.
+struct pairs {
+  explicit pairs(const Tensor& x) {
+    const Tensor both = at::triu_indices(x.size(0), x.size(0), 1, at::kLong);
+    first = both[0];
+    second = both[1];
+    difference = x.index_select(0, first) - x.index_select(0, second);
+  }
+  Tensor first, second, difference;
+};
+
+Tensor pdist(const Tensor& x, double p) {
+  return at::linalg_vector_norm(pairs(x).difference, p, at::OptionalIntArrayRef(-1));
+}
+
+Tensor pdist_backward(const Tensor& dy, const Tensor& x, double p, const Tensor& norms) {
+  const pairs of(x);
+  const Tensor slope = norm_backward(dy, of.difference, p, norms);
+  return at::zeros_like(x).index_add(0, of.first, slope).index_add(0, of.second, -slope);
 }
 
 Tensor cross(const Tensor& a, const Tensor& b, std::int64_t dim) {
@@ -57,6 +84,9 @@ Tensor cross(const Tensor& a, const Tensor& b, std::int64_t dim) {
 void register_distances(registrar& r) {
   r.kernel<cdist>("_cdist_forward", "the norm of each difference");
   r.kernel<cdist_backward>("_cdist_backward", "dy times the slope of the norm, then their sum");
+  r.kernel<pdist>("_pdist_forward", "the norm of each difference");
+  r.kernel<pdist_backward>("_pdist_backward",
+                           "dy times the slope of the norm, added in ascending order of the pairs");
   r.kernel<but_integers<at::_ops::linalg_cross, cross>>(
       "linalg_cross", "two products and their difference", {"linalg_cross.out"});
   r.composed({"_euclidean_dist"}, "squares, matrix products, sqrt");

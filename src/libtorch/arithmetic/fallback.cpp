@@ -49,6 +49,9 @@ constexpr const char* decomposition =
 constexpr const char* function =
     "potl has no polynomial for this function: compute it outside the block, and let the result "
     "enter as an operand";
+constexpr const char* dense =
+    "use dense tensors, or edge_index instead of a sparse adjacency in torch_geometric; to_dense() "
+    "before the block makes them";
 constexpr hint hints[] = {
     {"linalg_", decomposition},
     {"_linalg_", decomposition},
@@ -59,12 +62,11 @@ constexpr hint hints[] = {
     {"ormqr", decomposition},
     {"igamma", function},
     {"special_", function},
+    {"sparse_", dense},
+    {"_sparse_", dense},
     {"_scaled_dot_product_",
      "call torch.nn.functional.scaled_dot_product_attention in Python, where a block composes "
      "it on a GPU as on the CPU"},
-    {"_pdist", "write it as (a[:, None] - b[None]).square().sum(-1).sqrt()"},
-    {"_logcumsumexp", "with m = x.amax(0, keepdim=True): (x - m).exp().cumsum(0).log() + m"},
-    {"logcumsumexp", "with m = x.amax(0, keepdim=True): (x - m).exp().cumsum(0).log() + m"},
     {"hist", "torch.bucketize finds the bins, torch.bincount without weights counts"},
     {"_hist", "torch.bucketize finds the bins, torch.bincount without weights counts"},
     {"bincount", "torch.zeros(n).index_add(0, index, weights)"},

@@ -7,6 +7,7 @@
 #include <bitset>
 #include <cmath>
 #include <limits>
+#include <vector>
 
 #include <ATen/TensorOperators.h>
 #include <ATen/WrapDimUtilsMulti.h>
@@ -20,12 +21,14 @@
 #include <ATen/ops/cumsum_ops.h>
 #include <ATen/ops/histc_ops.h>
 #include <ATen/ops/imag.h>
+#include <ATen/ops/logaddexp.h>
 #include <ATen/ops/max_ops.h>
 #include <ATen/ops/min_ops.h>
 #include <ATen/ops/ones_like.h>
 #include <ATen/ops/prod_ops.h>
 #include <ATen/ops/real.h>
 #include <ATen/ops/sort_ops.h>
+#include <ATen/ops/stack.h>
 #include <ATen/ops/sum_ops.h>
 #include <ATen/ops/view_as_complex.h>
 #include <ATen/ops/view_as_real.h>
@@ -312,6 +315,17 @@ Tensor cumsum(const Tensor& x, std::int64_t dim, optional_type dtype) {
   });
 }
 /// y[i - s] y[i] for s = 1, 2, 4, ...: products of 2, 4, 8, ... neighbours, fewer at the beginning.
+/// One logaddexp after the other.
+Tensor logcumsumexp(const Tensor& x, std::int64_t dim) {
+  if (x.dim() == 0 || x.numel() == 0) return x.clone();
+  const Tensor wide = x.to(compute_type("logcumsumexp", x.scalar_type()));
+  std::vector<Tensor> sums;
+  for (const Tensor& next : wide.unbind(dim)) {
+    sums.push_back(sums.empty() ? next : at::logaddexp(sums.back(), next));
+  }
+  return rounded_to(at::stack(sums, dim), x.scalar_type());
+}
+
 Tensor complex_cumprod(const Tensor& x, std::int64_t dim, c10::ScalarType type) {
   Tensor y = (x.dim() == 0 ? x.reshape(1) : x).to(at::kComplexDouble);
   const std::int64_t size = y.size(dim);
@@ -428,6 +442,8 @@ void register_reductions(registrar& r) {
   r.kernel<variance_mean<true>>("std_mean.correction", spread);
   r.kernel<but_integers<ops::cumsum, cumsum>>("cumsum", "one sum after the other",
                                               {"cumsum_", "cumsum.out"});
+  r.kernel<logcumsumexp>("_logcumsumexp", "one logaddexp after the other", {"_logcumsumexp.out"});
+  r.composed({"logcumsumexp", "logcumsumexp.out"}, "_logcumsumexp");
   r.kernel<but_integers<ops::cumprod, cumprod>>("cumprod", "one product after the other",
                                                 {"cumprod_", "cumprod.out"});
   const char* selection = "a selection; +0 is larger than -0";

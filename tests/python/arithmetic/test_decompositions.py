@@ -109,3 +109,30 @@ def test_factors_without_pivots_are_refused_with_the_remedy() -> None:
     with potl.deterministic(), pytest.raises(potl.NotReproducible) as raised:
         torch.linalg.lu_factor(A, pivot=False)
     assert "pivot=True" in raised.value.remedy
+
+
+def test_the_exponential_of_a_matrix_is_that_of_its_own_size() -> None:
+    turn, far = torch.tensor([[0.0, -1.0], [1.0, 0.0]]), float("inf")
+    many = torch.stack([1000 * turn, 1e-3 * turn, torch.tensor([[far, 0], [0, 0]]), turn * 0])
+    with potl.deterministic():
+        exact = torch.linalg.matrix_exp(many)
+        for one, alone in zip(exact, many, strict=True):
+            torch.testing.assert_close(
+                torch.linalg.matrix_exp(alone), one, rtol=0, atol=0, equal_nan=True
+            )
+        assert torch.linalg.matrix_exp(torch.tensor([[-3e38]])).item() == 0.0
+    angles = torch.tensor([1000.0, 1e-3], dtype=torch.float64)
+    torch.testing.assert_close(exact[:2, 0, 0], angles.cos().float(), rtol=0, atol=1e-6)
+    assert exact[2].isnan().any()
+    assert torch.equal(exact[3], torch.eye(2))
+
+
+@pytest.mark.parametrize("sizes", [(4, 4), (6, 3)])
+@pytest.mark.parametrize("by", ["matrix_exp", "householder", "cayley"])
+def test_weights_are_orthogonal_by_each_map_of_torch(by: str, sizes: tuple[int, int]) -> None:
+    net = torch.nn.Linear(*sizes)
+    torch.nn.utils.parametrizations.orthogonal(net, orthogonal_map=by)
+    with potl.deterministic():
+        net(torch.ones(2, sizes[0])).square().sum().backward()
+        product = net.weight @ net.weight.mT
+    torch.testing.assert_close(product, torch.eye(sizes[1]), rtol=0, atol=1e-5)

@@ -76,7 +76,9 @@ def _softmax() -> Iterator[Case]:
     yield Case("logsumexp/dims", lambda x: x.logsumexp((0, 2), keepdim=True), (x,))
     yield Case("logsumexp/empty row", lambda x: torch.full_like(x, -torch.inf).logsumexp(1), (x,))
     yield Case("softmin", lambda x: F.softmin(x, 1), (x,))
-    yield Case("logcumsumexp by parts", lambda x: (x - x.logsumexp(1, True)).exp(), (x,))
+    for dim in (0, 1, -1):
+        yield Case(f"logcumsumexp/{dim}", lambda x, dim=dim: x.logcumsumexp(dim), (x,))
+    yield Case("logcumsumexp/scalar", lambda x: x.sum().logcumsumexp(0), (x,))
     yield Case(
         "safe_softmax",
         lambda x: torch._safe_softmax(x.masked_fill(x[:, :, :1] > 0, -torch.inf), -1),

@@ -95,6 +95,8 @@ def _distances() -> Iterator[Case]:
             lambda a, b, p=p: torch.cdist(a, b, p),
             (floats(2, 4, 5), floats(2, 3, 5)),
         )
+        yield Case(f"pdist/{p}", lambda a, p=p: F.pdist(a, p), (floats(5, 3),))
+    yield Case("pdist/one row", F.pdist, (floats(1, 3),))
     yield Case("cdist/to itself", lambda a: torch.cdist(a, a), (floats(4, 5),))
     yield Case("cdist/by products", torch.cdist, (floats(30, 5), floats(27, 5)))
     yield Case(
@@ -151,6 +153,11 @@ def _decompositions() -> Iterator[Case]:
             (x,),
             1e-4,
         )
+    yield Case("householder_product", linalg.householder_product, (tall, floats(2, 3)), 1e-4)
+    yield Case("householder_product/none", linalg.householder_product, (tall[:0], floats(0, 4)))
+    several = torch.stack([floats(4, 4, scale=scale) for scale in (0.0, 0.1, 1.0, 3.0)])
+    yield Case("matrix_exp", linalg.matrix_exp, (several,), 1e-4)
+    yield Case("matrix_exp/none", linalg.matrix_exp, (square[:0],))
 
 
 def _spectra() -> Iterator[Case]:

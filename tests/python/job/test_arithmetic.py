@@ -148,20 +148,20 @@ def test_a_trace_that_is_not_one_is_named_and_changes_nothing(tmp_path: Path, le
     assert any("unknown: " in finding.reason for finding in report.findings)
 
 
-class Exponential(nn.Module):
+class Special(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return torch.linalg.matrix_exp(x.unflatten(1, (4, 4))).amax(2)
+        return torch.special.erfcx(x)
 
 
-def build_exponential() -> potl.Task:
-    net = nn.Sequential(Exponential(), nn.Linear(4, 4))
+def build_special() -> potl.Task:
+    net = nn.Sequential(Special(), nn.Linear(16, 4))
     return potl.Task(**tasks.options(model=net))
 
 
 def test_a_task_that_cannot_be_reproduced_is_refused_when_the_job_is_made() -> None:
-    with pytest.raises(potl.NotReplayable, match="matrix_exp"):
-        potl.Job.create(build_exponential, seed=1, checkpoint_every=4, arithmetic="ord32")
-    assert potl.check(build_exponential, arithmetic="stock") == []
+    with pytest.raises(potl.NotReplayable, match="special_erfcx"):
+        potl.Job.create(build_special, seed=1, checkpoint_every=4, arithmetic="ord32")
+    assert potl.check(build_special, arithmetic="stock") == []
 
 
 def test_an_unknown_arithmetic_is_a_usage_error() -> None:
