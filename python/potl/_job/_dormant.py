@@ -77,8 +77,8 @@ def acting_later(
     """
     counts: list[tuple[Any, str, Any]] = []
     still: list[tuple[Any, str, Any]] = []
-    lists: list[tuple[Any, str]] = []
-    items: list[Any] = []
+    lists: list[tuple[Any, str, Any]] = []
+    full: list[tuple[Any, str, Any]] = []
     holders = zip(holders_of(first), holders_of(second), before, middle, strict=True)
     for there, here, was, then in holders:
         for name, value in vars(there).items():
@@ -90,9 +90,10 @@ def acting_later(
                     still.append((here, name, value))
                 else:
                     counts.append((here, name, value))
-            elif _is_list(value) and value and old != len(value):
-                lists.append((here, name))
-                items.append(value[0])
+            elif _is_list(value) and value and old != (now := len(value)):
+                is_full = now == then.get(name) == _size(vars(here).get(name))
+                (full if is_full else lists).append((here, name, value[0]))
+    lengths = [_size(vars(thing).get(name)) for thing, name, _ in full]
 
     def acts() -> str | None:
         try:
@@ -116,9 +117,12 @@ def acting_later(
             grown = [one for one in still if _size(vars(one[0]).get(one[1])) != _size(one[2])]
             still = [one for one in still if one not in grown]
             counts = [*counts, *grown]
+    # What each step makes as long, such as a grid for inputs of a size, grows if a count says so.
+    after = [_size(vars(thing).get(name)) for thing, name, _ in full]
+    lists += [one for one, was, now in zip(full, lengths, after, strict=True) if was != now]
     longer: list[tuple[Any, list[Any]]] = []
     # Together, because those of one log are as long as each other.
-    for (thing, name), item in zip(lists, items, strict=True):
+    for thing, name, item in lists:
         kept = vars(thing).get(name)
         if _is_list(kept):
             longer.append((kept, [*kept]))
@@ -130,7 +134,11 @@ def acting_later(
     for kept, items_before in longer:
         kept.clear()
         kept.extend(items_before)
-    return None if how is None else _problem("a list that grows", how, lists, keep_it)
+    return (
+        None
+        if how is None
+        else _problem("a list that grows", how, [one[:2] for one in lists], keep_it)
+    )
 
 
 def _problem(what: str, how: str, kept: list[tuple[Any, str]], keep_it: str) -> Problem:

@@ -151,17 +151,26 @@ def _leaves(value: Any, path: _Path, depth: int, known: set[int]) -> Iterator[tu
     if id(value) in known:
         return
     parts = _parts(value) if depth else {}
-    yield path, len(value) if isinstance(value, (list, tuple, deque, dict)) else value
+    kind: Any = _container(value)
+    yield path, kind.__len__(value) if kind else value
     for key in [*parts][-_FIRST:]:
         yield from _leaves(parts[key], (*path, key), depth - 1, known)
 
 
+def _container(value: object) -> type | None:
+    """The kind of container that a value is. Its methods read the value: a class derived from it
+    may have its own, which fail (e3nn's Irrep is a tuple without a length).
+    """
+    return next((kind for kind in (list, tuple, deque, dict) if isinstance(value, kind)), None)
+
+
 def _parts(value: Any, *, only_state: bool = False) -> dict[Any, Any]:
     """What is in a container, or in an object."""
-    if isinstance(value, (list, tuple, deque)):
-        return {number: value[number] for number in range(len(value))[-_FIRST:]}
-    if isinstance(value, dict):
-        return value
+    kind: Any = _container(value)
+    if kind is dict:
+        return dict(dict.items(value))
+    if kind:
+        return {at: kind.__getitem__(value, at) for at in range(kind.__len__(value))[-_FIRST:]}
     if isinstance(value, (type, torch.Tensor, FunctionType, MethodType, ModuleType)):
         return {}
     if isinstance(value, nn.Module):
