@@ -301,7 +301,8 @@ class _Attempt:
             yield Problem(
                 what=f"two calls of build differ at {place}",
                 where="build",
-                remedy="draw from torch, random or numpy.random inside build: potl seeds them",
+                remedy="draw from torch, random or numpy.random inside build: potl seeds them; "
+                "and fill what torch.empty() makes: some modules of libraries leave it as it is",
             )
             return
         steps = (1, 2) if first.task.steps > 1 else (1, 1)

@@ -52,6 +52,7 @@ constexpr const char* function =
 constexpr const char* dense =
     "use dense tensors, or edge_index instead of a sparse adjacency in torch_geometric; to_dense() "
     "before the block makes them";
+constexpr const char* regions = "use torchvision.ops.roi_align";
 constexpr hint hints[] = {
     {"linalg_", decomposition},
     {"_linalg_", decomposition},
@@ -62,6 +63,9 @@ constexpr hint hints[] = {
     {"ormqr", decomposition},
     {"igamma", function},
     {"special_", function},
+    {"roi_pool", regions},
+    {"ps_roi_", regions},
+    {"deform_conv2d", "use a plain convolution, or sample with torch.nn.functional.grid_sample"},
     {"sparse_", dense},
     {"_sparse_", dense},
     {"_scaled_dot_product_",

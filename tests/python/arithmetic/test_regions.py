@@ -24,6 +24,8 @@ SCHEMAS = (
     "_roi_align_backward(Tensor grad, Tensor rois, float spatial_scale, SymInt pooled_height, "
     "SymInt pooled_width, SymInt batch_size, SymInt channels, SymInt height, SymInt width, "
     "int sampling_ratio, bool aligned) -> Tensor",
+    "roi_pool(Tensor input, Tensor rois, float spatial_scale, SymInt pooled_height, "
+    "SymInt pooled_width) -> (Tensor, Tensor)",
 )
 RANDOM = torch.Generator().manual_seed(5)
 IMAGE = torch.randn(2, 3, 7, 9, generator=RANDOM)
@@ -178,3 +180,9 @@ def test_a_region_that_ends_before_it_begins_is_empty() -> None:
 def test_a_place_that_is_no_number_is_outside() -> None:
     rois = torch.tensor([[0, math.nan, 0, 1, 1]])
     assert not call("roi_align", IMAGE, rois, 1.0, 2, 3, 2, True).any()
+
+
+def test_another_pooling_of_regions_names_the_one_that_is_exact() -> None:
+    with pytest.raises(potl.NotReproducible) as raised:
+        call("roi_pool", IMAGE, regions(2), 1.0, 2, 3)
+    assert "roi_align" in raised.value.remedy
