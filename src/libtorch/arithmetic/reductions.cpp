@@ -314,7 +314,6 @@ Tensor cumsum(const Tensor& x, std::int64_t dim, optional_type dtype) {
     numeric::cumulative_sum(shape, from, to, executor());
   });
 }
-/// y[i - s] y[i] for s = 1, 2, 4, ...: products of 2, 4, 8, ... neighbours, fewer at the beginning.
 /// One logaddexp after the other.
 Tensor logcumsumexp(const Tensor& x, std::int64_t dim) {
   if (x.dim() == 0 || x.numel() == 0) return x.clone();
@@ -326,6 +325,7 @@ Tensor logcumsumexp(const Tensor& x, std::int64_t dim) {
   return rounded_to(at::stack(sums, dim), x.scalar_type());
 }
 
+/// y[i - s] y[i] for s = 1, 2, 4, ...: products of 2, 4, 8, ... neighbours, fewer at the beginning.
 Tensor complex_cumprod(const Tensor& x, std::int64_t dim, c10::ScalarType type) {
   Tensor y = (x.dim() == 0 ? x.reshape(1) : x).to(at::kComplexDouble);
   const std::int64_t size = y.size(dim);
