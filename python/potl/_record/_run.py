@@ -130,7 +130,8 @@ class Run:
         in the model.
 
         That file is what a prover delivers and `verify(model=...)` compares. Tensors that share
-        memory are written once, under the name that comes first.
+        memory are written once, under the name that comes first. What `get_extra_state` returns is
+        left out.
 
         Raises:
             MalformedError: The last state has no model's tensors: no recorder of potl wrote it.
