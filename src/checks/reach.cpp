@@ -140,9 +140,10 @@ double moved_at(const movements::stretch& one, std::size_t tensor) {
   return tensor < one.moved.size() ? one.moved[tensor] : 0;
 }
 
-// What each tensor usually moves, parameters at the largest rates.
+// What each tensor usually moves, parameters at the largest rates, by the movements below `most`:
+// what had no number at first (the least value so far) came from 0.
 std::vector<double> usual_movements(const movements& from, const std::vector<double>& rates,
-                                    usual_of whose) {
+                                    usual_of whose, double most) {
   std::vector<double> usual(from.tensors.size());
   std::map<std::string, std::vector<double>> kinds;
   for (std::size_t t = 0; t < from.tensors.size(); ++t) {
@@ -150,8 +151,9 @@ std::vector<double> usual_movements(const movements& from, const std::vector<dou
     std::vector<double> all;
     for (std::size_t s = 0; s < from.stretches.size(); ++s) {
       if (!from.stretches[s].read) continue;
-      const double moved = moved_at(from.stretches[s], t) / (rated ? rates[s] : 1);
-      if (!std::isfinite(moved)) continue;
+      double by = moved_at(from.stretches[s], t);
+      if (s == 0 && !(by < most) && t < from.left.size()) by = from.left[t];
+      const double moved = by < most ? by / (rated ? rates[s] : 1) : 0;
       all.push_back(moved);
       if (s == 0) usual[t] = moved;
     }
@@ -217,8 +219,10 @@ movements measure_movements(std::span<const segment> stretches, const state_load
     if (next.read) {
       old.resize(out.tensors.size());
       now.resize(out.tensors.size());
-      for (std::size_t t = 0; t < now.size(); ++t)
+      for (std::size_t t = 0; t < now.size(); ++t) {
         next.moved.push_back(movement_of(old[t], now[t]));
+        if (out.stretches.empty()) out.left.push_back(movement_of({}, now[t]));
+      }
     }
     out.stretches.push_back(std::move(next));
     before = std::move(after);
@@ -237,7 +241,10 @@ screening screen(const run_view& run, const movements& moved, usual_of whose) {
   std::vector<segment> all;
   for (const movements::stretch& one : moved.stretches) all.push_back(one.where);
   const std::vector<double> rates = relative_rates(run, all);
-  const std::vector<double> usual = usual_movements(moved, rates, whose);
+  // An infinity that came or went lets no number move further.
+  const auto below = [&](double most) { return usual_movements(moved, rates, whose, most); };
+  const std::vector<double> usual = below(numeric::furthest);
+  const std::vector<double> of_all = below(std::numeric_limits<double>::infinity());
   screening out;
   for (std::size_t s = 0; s < all.size(); ++s) {
     screened next;
@@ -245,8 +252,9 @@ screening screen(const run_view& run, const movements& moved, usual_of whose) {
     if (!moved.stretches[s].read) next.ratio = std::numeric_limits<double>::quiet_NaN();
     for (std::size_t t = 0; t < moved.tensors.size() && !std::isnan(next.ratio); ++t) {
       const double by = moved_at(moved.stretches[s], t);
-      if (usual[t] == 0 && is_option(moved.tensors[t].kind)) continue;
-      const double limit = usual[t] * (moved.tensors[t].kind == "parameters" ? rates[s] : 1);
+      const double most = by < numeric::furthest ? usual[t] : of_all[t];
+      if (most == 0 && is_option(moved.tensors[t].kind)) continue;
+      const double limit = most * (moved.tensors[t].kind == "parameters" ? rates[s] : 1);
       double ratio = by == 0 ? 0 : by / limit;
       if (is_square(moved.tensors[t].kind)) ratio = std::sqrt(ratio);
       if (ratio <= next.ratio) continue;

@@ -12,8 +12,6 @@ namespace {
 
 constexpr std::size_t block = 512;
 constexpr std::size_t lanes = 8;  // independent sums, so that the compiler may use vectors
-// How far an infinity lies: masks that open and close move alike, and nothing else moves so far.
-constexpr double furthest = 1e100;
 
 struct sums {
   double l1 = 0, l2 = 0, linf = 0, dot = 0, update = 0, replayed = 0, weight = 0;

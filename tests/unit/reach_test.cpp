@@ -303,6 +303,33 @@ TEST_CASE("a tensor that seldom moves is measured by others of its kind") {
   REQUIRE(std::isinf(seen[8].ratio));
 }
 
+TEST_CASE("an infinity that goes lets no number move further, and masks still open and close") {
+  fake_run run(100, 10);
+  movements moved;
+  moved.tensors = {{"least", "buffers/min_val", 1},
+                   {"other", "buffers/min_val", 1},
+                   {"mask", "buffers/mask", 4},
+                   {"still", "buffers/still", 1}};
+  const double far = numeric::furthest;
+  for (const segment& one : stretches_of(run.view)) {
+    moved.stretches.push_back({one, true, {1, 0, 2 * far, 0}});
+  }
+  moved.stretches[0].moved = {far, far, far, 0};
+  moved.stretches[5].moved[0] = 50;
+  moved.stretches[6].moved[1] = 40;
+  moved.stretches[7].moved[2] = 1;
+  moved.stretches[8].moved[3] = far;
+  const auto all = screen(run.view, moved, usual_of::all_stretches).stretches;
+  REQUIRE(all[4].ratio == Approx(1));
+  REQUIRE(all[5].ratio == Approx(50));
+  REQUIRE(all[6].ratio == Approx(40));
+  REQUIRE(std::isinf(all[7].ratio));
+  REQUIRE(std::isinf(all[8].ratio));
+  REQUIRE(std::isinf(screen(run.view, moved, usual_of::first_stretch).stretches[5].ratio));
+  moved.left = {2, 2, far, 0};
+  REQUIRE(screen(run.view, moved, usual_of::first_stretch).stretches[5].ratio == Approx(25));
+}
+
 TEST_CASE("squares of gradients are measured by their roots") {
   fake_run run(100, 10);
   movements moved;
@@ -416,6 +443,7 @@ TEST_CASE("states are read once each, and what they hold is compared tensor by t
   REQUIRE(found.tensors[1].kind == "optimizers/momentum_buffer");
   REQUIRE(found.stretches[0].moved == std::vector<double>{5, 1});
   REQUIRE(found.stretches[1].moved == std::vector<double>{5, 1});
+  REQUIRE(found.left == std::vector<double>{5, 1});
   REQUIRE(found.stretches[1].read);
   REQUIRE_FALSE(found.stretches[2].read);
   REQUIRE_FALSE(found.stretches[3].read);

@@ -42,6 +42,7 @@ struct movements {
     std::vector<std::pair<std::size_t, double>> turned = {};
   };
   std::vector<tensor> tensors;
+  std::vector<double> left;           ///< by the first stretch, of each: its l2
   std::vector<std::string> settings;  ///< paths of what steers steps and moves with none of them
   std::vector<stretch> stretches;
 };

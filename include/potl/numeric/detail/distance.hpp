@@ -34,7 +34,10 @@ inline constexpr double rounding_allowance = 4;
 norms tensor_norms(dtype type, bytes_view start, bytes_view recorded, bytes_view replayed,
                    double roundings = 1);
 
-/// |after - before|, where an infinity lies at 1e100, NaN that stays is no difference, and any
+/// How far an infinity lies: masks that open and close move alike, and nothing else moves so far.
+inline constexpr double furthest = 1e100;
+
+/// |after - before|, where an infinity lies at `furthest`, NaN that stays is no difference, and any
 /// other gives no number. Either may be empty, which stands for zeros. Otherwise as tensor_norms,
 /// faster.
 double movement(dtype type, bytes_view before, bytes_view after);
