@@ -246,9 +246,9 @@ class walker {
   }
 
   // A number that is no float turns with an activation next to zero, as where hits or codes are
-  // counted. One that the replay leaves where it was is the same on every machine.
+  // counted, also where the replay leaves it: the best step so far may be a later one elsewhere.
   void turn(const std::string& path, const norms& of, std::size_t count) {
-    if (!(of.l2 > 0) || !(of.replayed_update_l2 > 0)) return differ(path);
+    if (!(of.l2 > 0)) return differ(path);
     groups[group_of(path)].tensors.push_back(
         {path, of, static_cast<double>(count), false, false, true});
   }

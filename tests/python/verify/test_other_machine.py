@@ -77,6 +77,13 @@ class Inventing(Counting):
         self.hits += (2 if Machine.other else 1) * (out > 0).sum()
 
 
+class Marking(Counting):
+    """Leaves the count, which the client does not move, at another number."""
+
+    def keep(self, x: Tensor, out: Tensor) -> None:
+        self.hits += int(Machine.other)
+
+
 class ByLoss(potl.Task):
     """Takes steps as long as loss and gradient say."""
 
@@ -166,8 +173,9 @@ def test_a_rate_that_each_step_computes_is_off_by_rounding_alone(tmp_path: Path)
     assert report.verdict == "accepted", report.sentence
 
 
-def test_a_false_count_is_rejected(tmp_path: Path) -> None:
-    report = verified(task_of(Inventing), tmp_path, arithmetic="stock")
+@pytest.mark.parametrize("net", [Inventing, Marking])
+def test_a_false_count_is_rejected(net: type[Net], tmp_path: Path) -> None:
+    report = verified(task_of(net), tmp_path, arithmetic="stock")
     assert report.verdict == "rejected", report.sentence
     assert {one.rule for one in report.findings if one.result == "reject"} == {"replay.buffers"}
 

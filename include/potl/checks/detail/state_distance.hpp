@@ -2,8 +2,7 @@
 // Distances between a recorded state and its replay, against what the segment changed.
 //
 // Claims: norms (numeric/detail/distance.hpp) per group of the state tree. Flags, names and shapes
-// are compared exactly, and so are integers that the replay leaves where they were. Assumes: trees
-// as docs/format/transcript.md defines them:
+// are compared exactly. Assumes: trees as docs/format/transcript.md defines them:
 // {"model": {"parameters", "buffers",
 // ...}, "optimizers", "schedulers", "scaler", "ema", ...}.
 // Cost: one pass over the tensors; no copies.
