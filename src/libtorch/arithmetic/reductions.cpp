@@ -12,6 +12,7 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/WrapDimUtilsMulti.h>
 #include <ATen/core/Tensor.h>
+#include <ATen/ops/_logcumsumexp_ops.h>
 #include <ATen/ops/amax_ops.h>
 #include <ATen/ops/amin_ops.h>
 #include <ATen/ops/bincount.h>
@@ -316,6 +317,7 @@ Tensor cumsum(const Tensor& x, std::int64_t dim, optional_type dtype) {
 }
 /// One logaddexp after the other.
 Tensor logcumsumexp(const Tensor& x, std::int64_t dim) {
+  dim = at::maybe_wrap_dim(dim, x.dim());
   if (x.dim() == 0 || x.numel() == 0) return x.clone();
   const Tensor wide = x.to(compute_type("logcumsumexp", x.scalar_type()));
   std::vector<Tensor> sums;
@@ -442,7 +444,8 @@ void register_reductions(registrar& r) {
   r.kernel<variance_mean<true>>("std_mean.correction", spread);
   r.kernel<but_integers<ops::cumsum, cumsum>>("cumsum", "one sum after the other",
                                               {"cumsum_", "cumsum.out"});
-  r.kernel<logcumsumexp>("_logcumsumexp", "one logaddexp after the other", {"_logcumsumexp.out"});
+  r.kernel<but_integers<ops::_logcumsumexp, logcumsumexp>>(
+      "_logcumsumexp", "one logaddexp after the other", {"_logcumsumexp.out"});
   r.composed({"logcumsumexp", "logcumsumexp.out"}, "_logcumsumexp");
   r.kernel<but_integers<ops::cumprod, cumprod>>("cumprod", "one product after the other",
                                                 {"cumprod_", "cumprod.out"});

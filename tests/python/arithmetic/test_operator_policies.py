@@ -442,6 +442,14 @@ def test_in_place_forms_of_integers_are_torchs() -> None:
         assert torch.equal(got, want)
 
 
+def test_a_log_sum_of_integers_or_over_no_dimension_is_refused_as_in_torch() -> None:
+    with potl.deterministic():
+        with pytest.raises(NotImplementedError, match="Long"):
+            torch.arange(4).logcumsumexp(0)
+        with pytest.raises(IndexError, match="Dimension"):
+            A.sum().logcumsumexp(1)
+
+
 def test_a_sums_result_has_the_type_that_was_asked_for() -> None:
     with potl.deterministic():
         for function in (torch.sum, torch.mean, torch.prod, torch.nansum):
