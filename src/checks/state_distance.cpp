@@ -271,7 +271,6 @@ group_distance gather(group which, const group_sums& sums, const state_value& re
     const norms& of = tensor.of;
     // Step counters and the like would drown the moments in a norm: each stands for itself.
     const bool scalar = tensor.whole || (tensor.scalar && which != parameters);
-    if (tensor.whole) out.count += tensor.count;
     if (!(of.l2 <= 0) || !of.finite || tensor.still) {
       const bool moves = !(of.replayed_update_l2 <= 0);
       const bool rounding_only =

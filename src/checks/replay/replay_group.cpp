@@ -306,7 +306,7 @@ class judge {
     if (!out_.problem && unproven > excused_share * group_.count) {
       problem("replay.tolerance_cap", outcome::inconclusive,
               doubtful->path + " is noise to honest repeats, and with it " +
-                  percent(unproven / group_.count) + " of the " + name_ +
+                  percent(std::min(1.0, unproven / group_.count)) + " of the " + name_ +
                   ", so that the cap of the job tells nothing apart" + remedy);
     }
     return out;
