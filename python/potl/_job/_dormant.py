@@ -18,9 +18,10 @@ from .._task._capture import is_torchs
 if TYPE_CHECKING:
     from .._task._task import Task
 
-# What a count may come to, a multiple of all numbers up to 16 and what becomes one next; and what
-# a float beside it may: an average of losses, by which a step knows a spike, is also small.
-_MANY, _SMALL = 1_441_440, 1e-6
+# What a count may come to, a multiple of all numbers up to 16 and of 10,000, and what becomes one
+# next; and what a float beside it may: an average of losses, by which a step knows a spike, is also
+# small.
+_MANY, _SMALL = 90_090_000, 1e-6
 _SIZES = ((_MANY, _MANY), (_MANY - 1, _MANY - 1), (_MANY, _SMALL))
 # What a list may come to; of more, a step that stacks them could need more memory than there is.
 _LENGTH = 64
@@ -35,20 +36,26 @@ class _Far(int):
     """
 
     def __eq__(self, other: object) -> bool:
-        return int(self) == other or (type(other) is int and 0 <= other < _MANY)
+        return (type(other) is int and 0 <= other < _MANY) or super().__eq__(other)
 
     def __ne__(self, other: object) -> bool:
-        return not self == other
+        return not (type(other) is int and 0 <= other < _MANY) and super().__ne__(other)
 
     __hash__ = int.__hash__
 
-    def __add__(self, other: Any) -> Any:
-        total = super().__add__(other)
-        return total if total is NotImplemented else _Far(total)
 
-    def __mod__(self, other: Any) -> Any:
-        rest = super().__mod__(other)
-        return rest if rest is NotImplemented else _Far(rest)
+def _kept(name: str) -> Callable[..., Any]:
+    plain = getattr(int, name)
+
+    def operate(*operands: Any) -> Any:
+        value = plain(*operands)
+        return value if value is NotImplemented else _Far(value)
+
+    return operate
+
+
+for _name in ("__add__", "__radd__", "__sub__", "__mod__"):
+    setattr(_Far, _name, _kept(_name))
 
 
 def attributes(task: Task) -> Attributes:

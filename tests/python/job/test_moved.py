@@ -59,6 +59,16 @@ class Every(At):
         return self.done % 500 != 0
 
 
+class Falsy(At):
+    def is_ordinary(self) -> bool:
+        return bool(self.done % 500)
+
+
+class Next(At):
+    def is_ordinary(self) -> bool:
+        return (self.done - 3) % 700 != 0
+
+
 class Among(At):
     def is_ordinary(self) -> bool:
         return self.done not in (300, 600)
@@ -328,7 +338,7 @@ def test_a_tensor_that_shows_in_later_steps_is_found_by_another_one_in_its_place
     assert "changes what a step does" in problem.what and problem.where == where
 
 
-@pytest.mark.parametrize("kind", [At, Every, Among])
+@pytest.mark.parametrize("kind", [At, Every, Falsy, Next, Among])
 def test_a_count_that_acts_in_one_step_is_found_at_that_step(kind: type[Own]) -> None:
     (problem,) = potl.check(own(kind))
     assert "a number that counts up" in problem.what and problem.where == f"{kind.__name__}.done"
