@@ -32,24 +32,36 @@ Attributes = list[dict[str, object]]
 class _Far(int):
     """A large count that also equals what it came to on its way, as in `n == 500`, and whose rest
     is any, as in `n % 500 == 0`. What the first steps equal does nothing: another step is the first
-    after a restored state.
+    after a restored state. A count itself no longer equals that, as in `if n == 1 ... elif`.
     """
 
+    shown = range(0)
+
+    def _passed(self, other: object) -> bool:
+        return type(other) is int and 0 <= other < _MANY and other not in self.shown
+
     def __eq__(self, other: object) -> bool:
-        return (type(other) is int and 0 <= other < _MANY) or super().__eq__(other)
+        return self._passed(other) or super().__eq__(other)
 
     def __ne__(self, other: object) -> bool:
-        return not (type(other) is int and 0 <= other < _MANY) and super().__ne__(other)
+        return not self._passed(other) and super().__ne__(other)
 
     __hash__ = int.__hash__
+
+
+def _far(count: int, shown: range) -> _Far:
+    far = _Far(count)
+    far.shown = shown
+    return far
 
 
 def _kept(name: str) -> Callable[..., Any]:
     plain = getattr(int, name)
 
-    def operate(*operands: Any) -> Any:
-        value = plain(*operands)
-        return value if value is NotImplemented else _Far(value)
+    def operate(this: _Far, other: Any) -> Any:
+        value = plain(this, other)
+        shown = this.shown if "add" in name else range(0)
+        return value if value is NotImplemented else _far(value, shown)
 
     return operate
 
@@ -83,6 +95,7 @@ def acting_later(
         keep_it: The remedy.
     """
     counts: list[tuple[Any, str, Any]] = []
+    shown: dict[tuple[int, str], range] = {}
     still: list[tuple[Any, str, Any]] = []
     lists: list[tuple[Any, str, Any]] = []
     full: list[tuple[Any, str, Any]] = []
@@ -92,6 +105,9 @@ def acting_later(
             # What the class declares is the object's own from the first assignment on.
             old = was[name] if name in was else _size(getattr(type(there), name, None))
             if type(value) in (int, float) and old != (now := _size(value)):
+                if type(value) is int:
+                    low, high = sorted((value, old if type(old) is int else value))
+                    shown[id(here), name] = range(low, high + 1)
                 # What each step makes the same, whichever went before, is no count: a width.
                 if now == then.get(name) == _size(vars(here).get(name)):
                     still.append((here, name, value))
@@ -114,8 +130,9 @@ def acting_later(
             break
         while grown:
             for thing, name, value in counts:
-                far = _Far(count) if count == _MANY else count
-                setattr(thing, name, far if type(value) is int else other)
+                far = type(value) is int and count == _MANY
+                big = count if type(value) is int else other
+                setattr(thing, name, _far(count, shown[id(thing), name]) if far else big)
             how = acts()
             if how is not None:
                 what = "a number that counts up" if other == count else "a number that moves"

@@ -69,6 +69,19 @@ class Next(At):
         return (self.done - 3) % 700 != 0
 
 
+class After(At):
+    def is_ordinary(self) -> bool:
+        if self.done == 1:
+            return True
+        return self.done != 500
+
+
+class Guarded(At):
+    def is_ordinary(self) -> bool:
+        assert self.done != 0, "counted before"
+        return True
+
+
 class Among(At):
     def is_ordinary(self) -> bool:
         return self.done not in (300, 600)
@@ -338,7 +351,7 @@ def test_a_tensor_that_shows_in_later_steps_is_found_by_another_one_in_its_place
     assert "changes what a step does" in problem.what and problem.where == where
 
 
-@pytest.mark.parametrize("kind", [At, Every, Falsy, Next, Among])
+@pytest.mark.parametrize("kind", [At, Every, Falsy, Next, After, Among])
 def test_a_count_that_acts_in_one_step_is_found_at_that_step(kind: type[Own]) -> None:
     (problem,) = potl.check(own(kind))
     assert "a number that counts up" in problem.what and problem.where == f"{kind.__name__}.done"
@@ -346,6 +359,7 @@ def test_a_count_that_acts_in_one_step_is_found_at_that_step(kind: type[Own]) ->
 
 def test_a_count_by_which_a_step_knows_that_it_is_the_first_is_no_state() -> None:
     assert potl.check(own(InFirst)) == []
+    assert potl.check(own(Guarded)) == []
 
 
 def test_tensors_that_nothing_reads_or_that_rest_are_no_state() -> None:
