@@ -18,10 +18,9 @@ from .._task._capture import is_torchs
 if TYPE_CHECKING:
     from .._task._task import Task
 
-# What a count may come to, a multiple of all numbers up to 16 and of 10,000, and what becomes one
-# next; and what a float beside it may: an average of losses, by which a step knows a spike, is also
-# small.
-_MANY, _SMALL = 90_090_000, 1e-6
+# What a count may come to, a multiple of the usual periods up to 2,000, and what becomes one next;
+# and what a float beside it may: an average of losses, which tells a spike, is also small.
+_MANY, _SMALL = 1_386_000, 1e-6
 _SIZES = ((_MANY, _MANY), (_MANY - 1, _MANY - 1), (_MANY, _SMALL))
 # What a list may come to; of more, a step that stacks them could need more memory than there is.
 _LENGTH = 64
@@ -30,9 +29,8 @@ Attributes = list[dict[str, object]]
 
 
 class _Far(int):
-    """A large count that also equals what it came to on its way, as in `n == 500`, and whose rest
-    is any, as in `n % 500 == 0`. What the first steps equal does nothing: another step is the first
-    after a restored state. A count itself no longer equals that, as in `if n == 1 ... elif`.
+    """A large count that also equals what it came to on its way, as in `n == 500`, but not what the
+    first steps showed, as in `if n == 1 ... elif`.
     """
 
     shown = range(0)
@@ -48,26 +46,15 @@ class _Far(int):
 
     __hash__ = int.__hash__
 
+    def __add__(self, other: Any) -> Any:
+        total = super().__add__(other)
+        return total if total is NotImplemented else _far(total, self.shown)
+
 
 def _far(count: int, shown: range) -> _Far:
     far = _Far(count)
     far.shown = shown
     return far
-
-
-def _kept(name: str) -> Callable[..., Any]:
-    plain = getattr(int, name)
-
-    def operate(this: _Far, other: Any) -> Any:
-        value = plain(this, other)
-        shown = this.shown if "add" in name else range(0)
-        return value if value is NotImplemented else _far(value, shown)
-
-    return operate
-
-
-for _name in ("__add__", "__radd__", "__sub__", "__mod__"):
-    setattr(_Far, _name, _kept(_name))
 
 
 def attributes(task: Task) -> Attributes:

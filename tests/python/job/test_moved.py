@@ -64,11 +64,6 @@ class Falsy(At):
         return bool(self.done % 500)
 
 
-class Next(At):
-    def is_ordinary(self) -> bool:
-        return (self.done - 3) % 700 != 0
-
-
 class After(At):
     def is_ordinary(self) -> bool:
         if self.done == 1:
@@ -351,7 +346,7 @@ def test_a_tensor_that_shows_in_later_steps_is_found_by_another_one_in_its_place
     assert "changes what a step does" in problem.what and problem.where == where
 
 
-@pytest.mark.parametrize("kind", [At, Every, Falsy, Next, After, Among])
+@pytest.mark.parametrize("kind", [At, Every, Falsy, After, Among])
 def test_a_count_that_acts_in_one_step_is_found_at_that_step(kind: type[Own]) -> None:
     (problem,) = potl.check(own(kind))
     assert "a number that counts up" in problem.what and problem.where == f"{kind.__name__}.done"
