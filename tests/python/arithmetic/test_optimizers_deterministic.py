@@ -161,6 +161,20 @@ def test_the_bias_corrections_of_adam_are_potls() -> None:
             assert torch.equal(w.detach(), want), (form, step)
 
 
+def test_the_decay_of_adafactor_is_potls() -> None:
+    power = module().exact_pow
+    for foreach in (False, True):
+        w = nn.Parameter(torch.ones(3, dtype=torch.float64))
+        optimizer = optim.Adafactor([w], beta2_decay=-0.8, foreach=foreach)
+        want = torch.zeros_like(w)
+        for step in range(1, 50):
+            w.grad = torch.tensor([1.0, -2.0, 0.5], dtype=torch.float64) / step
+            with potl.deterministic():
+                optimizer.step()
+                want = torch.lerp(want, w.grad.square(), power(float(step), -0.8))
+            assert torch.equal(optimizer.state[w]["variance"], want), (foreach, step)
+
+
 def test_a_learning_rate_may_be_a_tensor() -> None:
     for form in ("plain", "fused"):
         w = nn.Parameter(torch.ones(3))
