@@ -54,7 +54,7 @@ constexpr std::string_view limit_remedy =
 // More than any log of the client's job: each step recorded anew by every allowed resume, four
 // times over, so that a few resumes too many are still read and reported as that.
 std::uint64_t log_limit(const std::optional<job>& agreed) {
-  if (!agreed) return max_log_bytes;
+  if (!agreed) return max_unagreed_log_bytes;
   constexpr std::uint64_t many = std::uint64_t{1} << 40;
   const std::uint64_t records = 64 + std::min(agreed->steps, many) +
                                 std::min(agreed->max_superseded, many) +
@@ -168,7 +168,7 @@ result<evidence> evidence::open(const evidence_options& options) {
   auto content = std::make_shared<body>(options);
   const run_files& files = content->files;
   const auto log = files.read(std::string(log_name), log_limit(options.client_job));
-  if (!log) return log.why();
+  if (!log) return options.client_job ? log.why() : unread_without_job(log.why());
   const digest log_digest = sha256_of(*log);
   if (options.expected_log && *options.expected_log != log_digest &&
       in_force("transcript.one_reading")) {

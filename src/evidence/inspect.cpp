@@ -124,8 +124,8 @@ void add_gaps(const history& run, const job& agreed, run_facts& out) {
 }  // namespace
 
 result<run_facts> inspect_run(const std::string& directory) {
-  const auto log = read_entry(directory, log_name, max_log_bytes);
-  if (!log) return log.why();
+  const auto log = read_entry(directory, log_name, max_unagreed_log_bytes);
+  if (!log) return unread_without_job(log.why());
   const result<history> run = read_history(*log);
   if (!run) return run.why();
   run_facts out;

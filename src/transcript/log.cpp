@@ -53,6 +53,14 @@ std::string checkpoint_entry(std::uint64_t step, std::uint64_t branch) {
   return out + ".safetensors";
 }
 
+error unread_without_job(error why) {
+  if (why.code == errc::limit) {
+    why.remedy =
+        "`potl verify --job` reads as much as the steps of the job that you agreed on need";
+  }
+  return why;
+}
+
 std::vector<std::uint8_t> log_header() {
   std::vector<std::uint8_t> out;
   field_writer fields(out);

@@ -25,7 +25,12 @@ inline constexpr std::string_view key_name = "key.pem";
 inline constexpr std::string_view checkpoint_folder = "checkpoints";
 inline constexpr std::string_view rounding_folder = "rounding";
 inline constexpr std::uint64_t max_log_bytes = std::uint64_t{16} << 30;
+/// Of a log for which no job of the client's says how many steps there are; 7 million fit.
+inline constexpr std::uint64_t max_unagreed_log_bytes = std::uint64_t{2} << 30;
 inline constexpr std::uint64_t max_telemetry_bytes = std::uint64_t{1} << 30;
+
+/// Why a log was not read without a job, with what to do about one that is too long.
+error unread_without_job(error why);
 
 /// "checkpoints/step-7.safetensors", or "checkpoints/step-7.b2.safetensors" after the second
 /// resume.

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The end of a log, what was added to it, and a commitment that says something else about it.
+#include <array>
 #include <limits>
+
+#include <potl/evidence/detail/inspect.hpp>
 
 #include "run_fixture.hpp"
 
@@ -36,6 +39,18 @@ TEST_CASE("bytes behind a complete log are rejected once it is committed to") {
   REQUIRE(count(run.findings(run.commitment), outcome::reject, "transcript.chain") == 1);
   REQUIRE(count(run.findings(""), outcome::reject, "transcript.chain") == 0);
   REQUIRE(count(run.findings(""), outcome::inconclusive, "transcript.chain") == 1);
+}
+
+TEST_CASE("of a log without a job no more is read than a client would, and the job is the remedy") {
+  const damaged_run run;
+  evidence_options options;
+  options.directory = run.path;
+  std::filesystem::resize_file(run.path + "/transcript.log", (std::uint64_t{2} << 30) + 1);
+  const std::array<error, 2> refusals{inspect_run(run.path).why(), evidence::open(options).why()};
+  for (const error& why : refusals) {
+    CHECK(why.code == errc::limit);
+    CHECK(why.remedy.find("--job") != std::string::npos);
+  }
 }
 
 TEST_CASE("damage in the middle of a log is no crash, whether it is committed to or not") {
