@@ -123,7 +123,7 @@ def exchange() -> Iterator[dict[str, Any]]:
         found = _core.spot_check_guard(
             mine,
             key=KEY,
-            job="{}",
+            job=b"{}",
             training=trusted,
             checker=worker,
             probabilities=[0.0] * STEPS,

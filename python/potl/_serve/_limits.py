@@ -7,6 +7,7 @@ import asyncio
 import contextlib
 import hashlib
 import hmac
+import ipaddress
 import json
 import logging
 from collections import Counter
@@ -126,7 +127,7 @@ class Gate:
                 await self._inner(scope, receive, send)
             return
         begun = False
-        address = str((scope.get("client") or ("",))[0])
+        address = address_of(scope.get("client"))
 
         async def sent(message: Message) -> None:
             nonlocal begun
@@ -209,6 +210,20 @@ class Gate:
         # Of digests, which have one length whatever was sent.
         same = hmac.compare_digest(_digest(word.strip()), self._token)
         return scheme.lower() == b"bearer" and same
+
+
+def address_of(client: tuple[str, int] | None) -> str:
+    """What a client's share is counted by: its address, or of IPv6 the network, as one machine may
+    have all addresses of that.
+    """
+    text = "" if client is None else client[0]
+    try:
+        address = ipaddress.ip_address(text)
+    except ValueError:  # a socket file, or none
+        return text
+    if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is None:
+        return str(ipaddress.IPv6Network((address.packed[:8] + bytes(8), 64)))
+    return text
 
 
 def _digest(word: bytes) -> bytes:

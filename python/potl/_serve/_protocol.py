@@ -5,7 +5,7 @@ from typing import Any
 
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from ._limits import Message, Receive, Send
+from ._limits import Message, Receive, Send, address_of
 
 
 def protocol(seconds: float, most: int) -> type[H11Protocol]:
@@ -29,7 +29,8 @@ def protocol(seconds: float, most: int) -> type[H11Protocol]:
             super().connection_made(transport)
             self._wait()
             if len(self.connections) > most and silent:
-                own = (one for one in silent if _address(one) == _address(self))
+                address = address_of(self.client)
+                own = (one for one in silent if address_of(one.client) == address)
                 longest = next(own, next(iter(silent)))
                 del silent[longest]
                 longest.transport.abort()
@@ -70,7 +71,3 @@ def protocol(seconds: float, most: int) -> type[H11Protocol]:
                 self.transport.abort()
 
     return Impatient
-
-
-def _address(of: H11Protocol) -> str | None:
-    return of.client[0] if of.client else None

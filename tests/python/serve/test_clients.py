@@ -196,11 +196,24 @@ def test_more_requests_than_are_answered_at_a_time_are_told_to_come_back() -> No
     assert asyncio.run(go()) == [503, *([404] * (REQUESTS + 1))]
 
 
-def test_one_address_leaves_places_to_others() -> None:
+@pytest.mark.parametrize(
+    ("many", "other"),
+    [
+        (["192.0.2.1"], "192.0.2.2"),
+        # A machine has all addresses of its network.
+        ([f"2001:db8:0:1::{one}" for one in range(OF_ONE + 1)], "2001:db8:0:2::1"),
+        (["::ffff:192.0.2.1"], "::ffff:192.0.2.2"),
+    ],
+    ids=["IPv4", "IPv6", "IPv4 in IPv6"],
+)
+def test_one_address_leaves_places_to_others(many: list[str], other: str) -> None:
     async def go() -> list[int]:
         clients = Clients()
-        running = await clients.begin("a", count=OF_ONE + 1)
-        running += await clients.begin("b")
+        running = []
+        for place in range(OF_ONE + 1):
+            running += await clients.begin(many[place % len(many)])
+        assert clients.answers == [503]
+        running += await clients.begin(other)
         clients.done.set()
         await asyncio.gather(*running)
         return clients.answers
