@@ -136,14 +136,16 @@ double median(std::vector<double> values) {
   return *middle;
 }
 
-double moved_at(const movements::stretch& one, std::size_t tensor) {
-  return tensor < one.moved.size() ? one.moved[tensor] : 0;
+// Numbers or infinities: who lets one of these move must not hide the others of its tensor.
+using what_moved = std::vector<double> movements::stretch::*;
+
+double moved_at(const movements::stretch& one, what_moved of, std::size_t tensor) {
+  return tensor < (one.*of).size() ? (one.*of)[tensor] : 0;
 }
 
-// What each tensor usually moves, parameters at the largest rates, by the movements below `most`:
-// what had no number at first (the least value so far) came from 0.
+// What each tensor usually moves, parameters at the largest rates.
 std::vector<double> usual_movements(const movements& from, const std::vector<double>& rates,
-                                    usual_of whose, double most) {
+                                    usual_of whose, what_moved of) {
   std::vector<double> usual(from.tensors.size());
   std::map<std::string, std::vector<double>> kinds;
   for (std::size_t t = 0; t < from.tensors.size(); ++t) {
@@ -151,9 +153,8 @@ std::vector<double> usual_movements(const movements& from, const std::vector<dou
     std::vector<double> all;
     for (std::size_t s = 0; s < from.stretches.size(); ++s) {
       if (!from.stretches[s].read) continue;
-      double by = moved_at(from.stretches[s], t);
-      if (s == 0 && !(by < most) && t < from.left.size()) by = from.left[t];
-      const double moved = by < most ? by / (rated ? rates[s] : 1) : 0;
+      const double moved = moved_at(from.stretches[s], of, t) / (rated ? rates[s] : 1);
+      if (!std::isfinite(moved)) continue;
       all.push_back(moved);
       if (s == 0) usual[t] = moved;
     }
@@ -220,8 +221,9 @@ movements measure_movements(std::span<const segment> stretches, const state_load
       old.resize(out.tensors.size());
       now.resize(out.tensors.size());
       for (std::size_t t = 0; t < now.size(); ++t) {
-        next.moved.push_back(movement_of(old[t], now[t]));
-        if (out.stretches.empty()) out.left.push_back(movement_of({}, now[t]));
+        const numeric::moved by = movement_of(old[t], now[t]);
+        next.moved.push_back(by.numbers);
+        next.opened.push_back(by.infinities);
       }
     }
     out.stretches.push_back(std::move(next));
@@ -241,22 +243,22 @@ screening screen(const run_view& run, const movements& moved, usual_of whose) {
   std::vector<segment> all;
   for (const movements::stretch& one : moved.stretches) all.push_back(one.where);
   const std::vector<double> rates = relative_rates(run, all);
-  // An infinity that came or went lets no number move further.
-  const auto below = [&](double most) { return usual_movements(moved, rates, whose, most); };
-  const std::vector<double> usual = below(numeric::furthest);
-  const std::vector<double> of_all = below(std::numeric_limits<double>::infinity());
+  const what_moved numbers = &movements::stretch::moved, infinities = &movements::stretch::opened;
+  const std::vector<double> usual = usual_movements(moved, rates, whose, numbers);
+  const std::vector<double> opened = usual_movements(moved, rates, whose, infinities);
   screening out;
   for (std::size_t s = 0; s < all.size(); ++s) {
     screened next;
     next.where = all[s];
     if (!moved.stretches[s].read) next.ratio = std::numeric_limits<double>::quiet_NaN();
     for (std::size_t t = 0; t < moved.tensors.size() && !std::isnan(next.ratio); ++t) {
-      const double by = moved_at(moved.stretches[s], t);
-      const double most = by < numeric::furthest ? usual[t] : of_all[t];
-      if (most == 0 && is_option(moved.tensors[t].kind)) continue;
-      const double limit = most * (moved.tensors[t].kind == "parameters" ? rates[s] : 1);
+      if (usual[t] == 0 && is_option(moved.tensors[t].kind)) continue;
+      const double limit = usual[t] * (moved.tensors[t].kind == "parameters" ? rates[s] : 1);
+      const double by = moved_at(moved.stretches[s], numbers, t);
       double ratio = by == 0 ? 0 : by / limit;
       if (is_square(moved.tensors[t].kind)) ratio = std::sqrt(ratio);
+      const double came = moved_at(moved.stretches[s], infinities, t);
+      if (came > 0 && !std::isnan(ratio)) ratio = std::max(ratio, came / opened[t]);
       if (ratio <= next.ratio) continue;
       next.ratio = ratio;
       next.tensor = moved.tensors[t].path;

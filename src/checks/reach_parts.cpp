@@ -144,9 +144,10 @@ double change_of(const state_value& before, const state_value& after) {
   const auto *old = as<transcript::state_tensor>(&before),
              *now = as<transcript::state_tensor>(&after);
   if (old == nullptr) return 0;
-  return relative(movement_of({old, false, 0}, {now, false, 0}),
-                  numeric::movement(old->type, {}, old->bytes),
-                  numeric::movement(now->type, {}, now->bytes));
+  const numeric::moved by = movement_of({old, false, 0}, {now, false, 0});
+  if (by.infinities > 0) return 1;
+  return relative(by.numbers, numeric::movement(old->type, {}, old->bytes).numbers,
+                  numeric::movement(now->type, {}, now->bytes).numbers);
 }
 
 std::string kind_of(const std::string& path) {
@@ -186,20 +187,21 @@ double elements_of(const state_part& one) {
   return static_cast<double>(count);
 }
 
-double movement_of(const state_part& before, const state_part& after) {
+numeric::moved movement_of(const state_part& before, const state_part& after) {
+  const numeric::moved unknown{std::nan("")};
   if (before.is_number || after.is_number) {
     // A number that has become a tensor is another thing.
-    if (before.tensor != nullptr || after.tensor != nullptr) return std::nan("");
+    if (before.tensor != nullptr || after.tensor != nullptr) return unknown;
     const bool equal =
         after.number == before.number || (std::isnan(after.number) && std::isnan(before.number));
     const double by = equal ? 0 : std::fabs(after.number - before.number);
-    return std::isfinite(by) ? by : std::nan("");
+    return std::isfinite(by) ? numeric::moved{by} : unknown;
   }
   const auto *old = before.tensor, *now = after.tensor;
-  if (old == nullptr && now == nullptr) return 0;
+  if (old == nullptr && now == nullptr) return {};
   if (old == nullptr) return numeric::movement(now->type, {}, now->bytes);
   if (now == nullptr) return numeric::movement(old->type, old->bytes, {});
-  if (old->type != now->type || old->bytes.size() != now->bytes.size()) return std::nan("");
+  if (old->type != now->type || old->bytes.size() != now->bytes.size()) return unknown;
   return numeric::movement(old->type, old->bytes, now->bytes);
 }
 

@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 
+#include <potl/numeric/detail/distance.hpp>
 #include <potl/transcript/state.hpp>
 
 namespace potl::checks {
@@ -36,8 +37,8 @@ bool is_square(std::string_view kind);
 
 double elements_of(const state_part& one);
 
-/// How far a part moved (l2); NaN where that cannot be said. One that is not there is zero.
-double movement_of(const state_part& before, const state_part& after);
+/// How far a part moved; NaN where that cannot be said. One that is not there is zero.
+numeric::moved movement_of(const state_part& before, const state_part& after);
 
 /// Visits what steers steps and moves with none of them: options and rates of optimizers, flags of
 /// modules, what schedulers, the scaler and objects of the user's own hold, lists among it.

@@ -91,6 +91,37 @@ bool settle(values& v, std::size_t count) noexcept {
   return finite;
 }
 
+using slice = std::array<double, block>;
+
+double squared_distance(const slice& a, const slice& b) noexcept {
+  std::array<double, lanes> squares{};
+  for (std::size_t i = 0; i < block; i += lanes) {
+    for (std::size_t k = 0; k < lanes; ++k) {
+      const double by = b[i + k] - a[i + k];
+      squares[k] += by * by;
+    }
+  }
+  double out = 0;
+  for (const double one : squares) out += one;
+  return out;
+}
+
+double sign_of_infinity(double of) noexcept { return std::isinf(of) ? std::copysign(1, of) : 0; }
+
+// Leaves numbers, and NaN that only one of both has.
+double take_infinities(slice& a, slice& b) noexcept {
+  double out = 0;
+  for (std::size_t i = 0; i < block; ++i) {
+    const double by = sign_of_infinity(b[i]) - sign_of_infinity(a[i]);
+    out += by * by;
+    if (std::isnan(a[i]) && std::isnan(b[i])) a[i] = b[i] = 0;
+    for (double* one : {&a[i], &b[i]}) {
+      if (std::isinf(*one)) *one = 0;
+    }
+  }
+  return out;
+}
+
 }  // namespace
 
 double unit_roundoff(dtype type) noexcept {
@@ -147,11 +178,11 @@ norms tensor_norms(dtype type, bytes_view start, bytes_view recorded, bytes_view
   return out;
 }
 
-double movement(dtype type, bytes_view before, bytes_view after) {
+moved movement(dtype type, bytes_view before, bytes_view after) {
   const std::size_t size = info(type).size / lanes_of(type);
   const std::size_t total = std::max(before.size(), after.size()) / size;
-  std::array<double, block> old{}, now{};
-  std::array<double, lanes> squares{};
+  slice old{}, now{};
+  double numbers = 0, signs = 0;
   for (std::size_t at = 0; at < total; at += block) {
     const std::size_t count = std::min(block, total - at);
     if (!before.empty()) widen(type, before.data() + at * size, count, old.data());
@@ -159,18 +190,14 @@ double movement(dtype type, bytes_view before, bytes_view after) {
     for (auto* row : {&old, &now}) {
       std::fill(row->begin() + static_cast<std::ptrdiff_t>(count), row->end(), 0.0);
     }
-    for (std::size_t i = 0; i < block; i += lanes) {
-      for (std::size_t k = 0; k < lanes; ++k) {
-        const double a = old[i + k], b = now[i + k];
-        const bool none_twice = std::isnan(a) && std::isnan(b);
-        const double by = std::clamp(b, -furthest, furthest) - std::clamp(a, -furthest, furthest);
-        squares[k] += none_twice ? 0 : by * by;
-      }
+    double squares = squared_distance(old, now);
+    if (!std::isfinite(squares)) {
+      signs += take_infinities(old, now);
+      squares = squared_distance(old, now);
     }
+    numbers += squares;
   }
-  double sum = 0;
-  for (const double one : squares) sum += one;
-  return std::isfinite(sum) ? std::sqrt(sum) : std::nan("");
+  return {std::sqrt(numbers), std::sqrt(signs)};
 }
 
 }  // namespace potl::numeric

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <set>
 
 #include "fake_run.hpp"
@@ -78,6 +79,22 @@ TEST_CASE("settings that change where they seldom do are strange, lists and own 
   REQUIRE(at(0.1, 1e-38, 0.1, 1) == "scaler/scale");
   REQUIRE(at(0.1, 1024, 0, 1) == "schedulers/0/base_lrs/0");
   REQUIRE(at(0.1, 1024, 0.1, 0) == "state/mask");
+}
+
+TEST_CASE("what stays infinite makes no change beside it less strange") {
+  const float inf = std::numeric_limits<float>::infinity();
+  const auto ratio = [](const std::vector<float>& before, const std::vector<float>& after) {
+    const auto found = strange([&](std::uint64_t step) {
+      const state_tensor best = potl_test::tensor_of(step < 100 ? before : after);
+      return members({{"state", members({{"best", {best}}})}});
+    });
+    REQUIRE(found.size() == 1);
+    REQUIRE(found[0].where == segment{90, 100});
+    return found[0].ratio;
+  };
+  REQUIRE(ratio({0, 1}, {0, 2}) == 0.5);
+  REQUIRE(ratio({inf, 1}, {inf, 2}) == 0.5);
+  REQUIRE(ratio({inf, 1}, {3, 1}) == 1);
 }
 
 TEST_CASE("the largest change is the strangest, and what changes everywhere is not strange") {

@@ -36,13 +36,13 @@ struct movements {
   };
   struct stretch {
     segment where;
-    bool read = false;          ///< both of its states
-    std::vector<double> moved;  ///< l2, in the order of `tensors`; what is left out is 0
+    bool read = false;             ///< both of its states
+    std::vector<double> moved;     ///< l2, in the order of `tensors`; what is left out is 0
+    std::vector<double> opened{};  ///< the same of the infinities in them
     /// Settings that changed, and how much.
     std::vector<std::pair<std::size_t, double>> turned = {};
   };
   std::vector<tensor> tensors;
-  std::vector<double> left;           ///< by the first stretch, of each: its l2
   std::vector<std::string> settings;  ///< paths of what steers steps and moves with none of them
   std::vector<stretch> stretches;
 };

@@ -34,13 +34,14 @@ inline constexpr double rounding_allowance = 4;
 norms tensor_norms(dtype type, bytes_view start, bytes_view recorded, bytes_view replayed,
                    double roundings = 1);
 
-/// How far an infinity lies: masks that open and close move alike, and nothing else moves so far.
-inline constexpr double furthest = 1e100;
+/// How far a tensor moved, l2.
+struct moved {
+  double numbers = 0;     ///< an infinity counts as 0; NaN: there is one that did not stay
+  double infinities = 0;  ///< of the signs of infinities alone: masks that open and close
+};
 
-/// |after - before|, where an infinity lies at `furthest`, NaN that stays is no difference, and any
-/// other gives no number. Either may be empty, which stands for zeros. Otherwise as tensor_norms,
-/// faster.
-double movement(dtype type, bytes_view before, bytes_view after);
+/// Either may be empty, which stands for zeros. Otherwise as tensor_norms, faster.
+moved movement(dtype type, bytes_view before, bytes_view after);
 
 /// Distance of two adjacent representable numbers near 1, halved: 2^-24 for f32. 0 for integers.
 double unit_roundoff(dtype type) noexcept;
