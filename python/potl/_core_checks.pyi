@@ -84,6 +84,7 @@ class TensorDistance:
     scalar: bool
     rounding_only: bool
     still: bool
+    whole: bool
     def __init__(self, **fields: str | float | bool) -> None: ...
 
 class GroupDistance:

@@ -65,13 +65,19 @@ struct tensor_sums {
   double count = 0;
   bool scalar = false;
   bool still = false;
-  bool whole = false;  // numbers that count, or tell which: in no norm
+  bool whole = false;  // what counts, or tells which
 };
 
 struct group_sums {
   std::vector<tensor_sums> tensors;
   bool structure_equal = true;
 };
+
+constexpr std::string_view where_infinite = " where it is infinite";
+
+bool ends(std::string_view path, std::string_view with) {
+  return path.size() >= with.size() && path.substr(path.size() - with.size()) == with;
+}
 
 // Without a gradient every machine computes the same of an element, apart from the last bit of one
 // in a million where a multiplication and an addition are fused: the root of that share, or so.
@@ -100,11 +106,13 @@ class walker {
     } else if (const auto* tensor = as<state_tensor>(&recorded)) {
       compare_tensors(as<state_tensor>(start), *tensor, *as<state_tensor>(&replayed), path);
     } else if (const auto* number = as<double>(&recorded)) {
-      add(path, true, norms_of(dtype::f64, as<double>(start), *number, *as<double>(&replayed)), 1);
+      compare_floats(path, true, dtype::f64, bytes_of(as<double>(start)), bytes_of(number),
+                     bytes_of(as<double>(&replayed)));
     } else if (const auto* whole = as<std::int64_t>(&recorded)) {
-      const auto& again = *as<std::int64_t>(&replayed);
-      if (*whole == again) return;
-      turn(path, norms_of(dtype::i64, as<std::int64_t>(start), *whole, again), 1);
+      const auto* again = as<std::int64_t>(&replayed);
+      if (*whole == *again) return;
+      const bytes_view before = bytes_of(as<std::int64_t>(start));
+      turn(path, numeric::tensor_norms(dtype::i64, before, bytes_of(whole), bytes_of(again)), 1);
     } else if (const auto* bytes = as<state_bytes>(&recorded)) {
       if (bytes->bytes != as<state_bytes>(&replayed)->bytes) differ(path);
     } else if (const auto* alias = as<state_alias>(&recorded)) {
@@ -177,17 +185,16 @@ class walker {
         start->bytes.size() == recorded.bytes.size()) {
       before = start->bytes;
     }
-    const auto off = [&] {
-      return numeric::tensor_norms(recorded.type, before, recorded.bytes, replayed.bytes);
-    };
-    const std::size_t count = recorded.bytes.size() / info(recorded.type).size;
     if (!info(recorded.type).floating) {
-      if (!std::equal(recorded.bytes.begin(), recorded.bytes.end(), replayed.bytes.begin())) {
-        turn(path, off(), count);
-      }
-      return;
+      const bool equal =
+          std::equal(recorded.bytes.begin(), recorded.bytes.end(), replayed.bytes.begin());
+      if (equal && group_of(path) != parameters) return;
+      const norms of = numeric::tensor_norms(recorded.type, before, recorded.bytes, replayed.bytes);
+      const std::size_t count = recorded.bytes.size() / info(recorded.type).size;
+      return equal ? push(path, of, count) : turn(path, of, count);
     }
-    add(path, recorded.dims.empty(), off(), count);
+    compare_floats(path, recorded.dims.empty(), recorded.type, before, recorded.bytes,
+                   replayed.bytes);
     if (!still_.empty() && !(groups[group_of(path)].tensors.back().of.l2 <= 0)) {
       compare_still(before, recorded, replayed, path);
     }
@@ -236,26 +243,40 @@ class walker {
   }
 
   template <class Number>
-  static norms norms_of(dtype type, const Number* start, const Number& recorded,
-                        const Number& replayed) {
-    const auto bytes = [](const Number& value) {
-      return bytes_view{reinterpret_cast<const std::uint8_t*>(&value), sizeof value};
-    };
-    return numeric::tensor_norms(type, start == nullptr ? bytes_view{} : bytes(*start),
-                                 bytes(recorded), bytes(replayed));
+  static bytes_view bytes_of(const Number* value) {
+    if (value == nullptr) return {};
+    return {reinterpret_cast<const std::uint8_t*>(value), sizeof *value};
+  }
+
+  // An infinity comes or goes with the last bit of an output, too, as in a mask. It is judged like
+  // what is no float, and the numbers beside it by themselves.
+  void compare_floats(const std::string& path, bool scalar, dtype type, bytes_view start,
+                      bytes_view recorded, bytes_view replayed) {
+    const std::size_t count = recorded.size() / info(type).size;
+    norms of = numeric::tensor_norms(type, start, recorded, replayed);
+    if (!of.finite) {
+      const auto signs = [type](bytes_view from) {
+        return numeric::signs_of_infinities(type, from);
+      };
+      const norms turned =
+          numeric::tensor_norms(dtype::i8, signs(start), signs(recorded), signs(replayed));
+      if (turned.l2 > 0) turn(path + std::string(where_infinite), turned, count);
+      of = numeric::tensor_norms(type, start, recorded, replayed, 1, true);
+    }
+    groups[group_of(path)].tensors.push_back(
+        {path, of, static_cast<double>(count), scalar, false, false});
   }
 
   // A number that is no float turns with an activation next to zero, as where hits or codes are
   // counted, also where the replay leaves it: the best step so far may be a later one elsewhere.
   void turn(const std::string& path, const norms& of, std::size_t count) {
     if (!(of.l2 > 0)) return differ(path);
-    groups[group_of(path)].tensors.push_back(
-        {path, of, static_cast<double>(count), false, false, true});
+    push(path, of, count);
   }
 
-  void add(const std::string& path, bool scalar, const norms& of, std::size_t count) {
+  void push(const std::string& path, const norms& of, std::size_t count) {
     groups[group_of(path)].tensors.push_back(
-        {path, of, static_cast<double>(count), scalar, false, false});
+        {path, of, static_cast<double>(count), false, false, true});
   }
 
   std::map<std::string, const still_elements*> still_;
@@ -269,15 +290,16 @@ group_distance gather(group which, const group_sums& sums, const state_value& re
   double squares = 0, update = 0, replayed = 0, weight = 0, rounding = 0, excess = 0, dot = 0;
   for (const tensor_sums& tensor : sums.tensors) {
     const norms& of = tensor.of;
-    // Step counters and the like would drown the moments in a norm: each stands for itself.
-    const bool scalar = tensor.whole || (tensor.scalar && which != parameters);
+    // Step counters and the like would drown the moments in a norm: each stands for itself. But
+    // whatever a weight is made of counts for how far the weights may be carried.
+    const bool scalar = (tensor.whole || tensor.scalar) && which != parameters;
     if (!(of.l2 <= 0) || !of.finite || tensor.still) {
       const bool moves = !(of.replayed_update_l2 <= 0);
       const bool rounding_only =
           of.rounding_only && (tensor.still || moves || may_round(replayed_root, tensor.path));
       out.tensors.push_back({tensor.path, tensor.count, of.l2, of.excess_l2, of.rounding_l2,
                              of.update_l2, of.replayed_update_l2, scalar, rounding_only,
-                             tensor.still});
+                             tensor.still, tensor.whole});
       if (tensor.still) continue;  // its elements are among the others
       const double travelled = std::min(of.update_l2, of.replayed_update_l2);
       const double relative = !of.finite          ? std::numeric_limits<double>::quiet_NaN()
@@ -342,7 +364,9 @@ std::vector<group_distance> compare_next(const state_value& start, const state_v
   std::vector<group_distance> out;
   for (const group which : {parameters, buffers}) {
     // Of what is counted, the segment alone is judged.
-    std::erase_if(all.groups[which].tensors, [](const tensor_sums& one) { return one.whole; });
+    std::erase_if(all.groups[which].tensors, [](const tensor_sums& one) {
+      return one.whole && !ends(one.path, where_infinite);
+    });
     out.push_back(gather(which, all.groups[which], replayed));
     out.back().group = which == parameters ? "next" : "next_buffers";
     out.back().structure_equal = true;

@@ -73,16 +73,21 @@ sums add_up(const values& v, double allowance) noexcept {
   return out;
 }
 
-// What was not finite and is now is only left out of the update's norm, and so is what both sides
-// have (a mask, a place that is not filled yet): whether a state may hold it is another question
+// No sum of squares of such numbers is finite. Some stand for infinity: the largest of all, as the
+// best value before there is one.
+bool is_vast(double of) noexcept { return !(std::fabs(of) < 1e150); }
+
+// What was vast and is not now came from 0, and what both sides have (a mask, a place that is not
+// filled yet) is no difference: whether a state may hold it is another question
 // (checks/detail/finite.hpp). Everything else that is not finite is reported.
-bool settle(values& v, std::size_t count) noexcept {
+bool settle(values& v, std::size_t count, bool without_infinities) noexcept {
   bool finite = true;
   for (std::size_t i = 0; i < count; ++i) {
     double &a = v.start[i], &b = v.recorded[i], &c = v.replayed[i];
-    if (std::isfinite(b) && std::isfinite(c)) {
-      if (!std::isfinite(a)) a = b;
-    } else if (b == c || (std::isnan(b) && std::isnan(c))) {
+    if (is_vast(a)) a = 0;
+    if (!is_vast(b) && !is_vast(c)) continue;
+    const bool left_out = without_infinities && (std::isinf(b) || std::isinf(c));
+    if (std::isnan(b) == std::isnan(c) && (b == c || left_out || std::isnan(b))) {
       a = b = c = 0;
     } else {
       finite = false;
@@ -138,7 +143,7 @@ double unit_roundoff(dtype type) noexcept {
 }
 
 norms tensor_norms(dtype type, bytes_view start, bytes_view recorded, bytes_view replayed,
-                   double roundings) {
+                   double roundings, bool without_infinities) {
   const std::size_t size = info(type).size / lanes_of(type);
   const std::size_t total = recorded.size() / size;
   const double allowance = rounding_allowance * roundings * unit_roundoff(type);
@@ -159,7 +164,7 @@ norms tensor_norms(dtype type, bytes_view start, bytes_view recorded, bytes_view
     }
     sums some = add_up(v, allowance);
     if (!some.is_finite()) {
-      if (!settle(v, count)) out.finite = false;
+      if (!settle(v, count, without_infinities)) out.finite = false;
       some = add_up(v, allowance);
     }
     all.add(some);
@@ -175,6 +180,20 @@ norms tensor_norms(dtype type, bytes_view start, bytes_view recorded, bytes_view
   out.excess_l2 = std::sqrt(all.excess);
   out.rounding_only = all.beyond == 0;
   if (!all.is_finite()) out.finite = false;
+  return out;
+}
+
+std::vector<std::uint8_t> signs_of_infinities(dtype type, bytes_view values) {
+  const std::size_t size = info(type).size / lanes_of(type);
+  std::vector<std::uint8_t> out(values.size() / size);
+  slice some{};
+  for (std::size_t at = 0; at < out.size(); at += block) {
+    const std::size_t count = std::min(block, out.size() - at);
+    widen(type, values.data() + at * size, count, some.data());
+    for (std::size_t i = 0; i < count; ++i) {
+      out[at + i] = static_cast<std::uint8_t>(static_cast<int>(sign_of_infinity(some[i])));
+    }
+  }
   return out;
 }
 

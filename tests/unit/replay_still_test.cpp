@@ -3,6 +3,7 @@
 #include "catch.hpp"
 
 #include <cmath>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -253,6 +254,9 @@ TEST_CASE("a step later weights and buffers are compared, and nothing that is co
     const auto groups = compare_next(state(0, 0, 0), state(0, 0, 4), state(0, 0, left));
     CHECK((groups[1].structure_equal && groups[1].tensors.empty()));
   }
+  const float infinity = std::numeric_limits<float>::infinity();
+  const auto far = compare_next(state(0, 0, 0), state(infinity, 3, 4), state(2, 5, 6));
+  CHECK(far[0].tensors.at(0).path == "model/parameters/w where it is infinite a step later");
   const auto groups = compare_next(state(0, 0, 0), state(1, 3, 4), state(2, 5, 6));
   REQUIRE(groups.size() == 2);
   CHECK(groups[0].group == "next");

@@ -255,6 +255,24 @@ TEST_CASE("a tensor that is noise from the first segment on is excused within th
   REQUIRE(one.verdict() == "rejected");
 }
 
+TEST_CASE("codes and masks that are noise from the first segment on are not excused") {
+  scene one;
+  const auto codes = [](double off) {
+    tensor_distance out = tensor("codes", off, 2000);
+    out.scalar = out.whole = true;
+    return out;
+  };
+  one.noise(0, {codes(0.5), tensor("bias", 0.5, 100)});
+  one.differs(3, {tensor("bias", 2, 100)});
+  REQUIRE(one.verdict() == "accepted");
+  one.differs(3, {codes(0.2)});
+  REQUIRE(one.verdict() == "inconclusive");
+  one.noise(3, {codes(0.9)});
+  REQUIRE(one.verdict() == "inconclusive");
+  one.differs(3, {codes(0.09)});
+  REQUIRE(one.verdict() == "accepted");
+}
+
 TEST_CASE("a first segment in which everything is noise excuses nothing") {
   scene one;
   one.differs(3, {tensor("w", 5, 501)});

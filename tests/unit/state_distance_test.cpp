@@ -210,11 +210,16 @@ TEST_CASE("a float beside the tensors is compared too, and what both sides have 
   CHECK(compared(inf, inf).finite);
   CHECK(compared(1, 1).tensors.empty());
   CHECK(compared(1, 2).tensors.at(0).l2 == 1);
-  CHECK_FALSE(compared(inf, -inf).finite);
-  CHECK_FALSE(compared(inf, 1).finite);
-  CHECK_FALSE(compared(1, inf).finite);
+  for (const auto& [one, other] :
+       {std::pair{inf, -inf}, std::pair{inf, 1.0}, std::pair{1.0, inf}}) {
+    const auto d = compared(one, other);
+    CHECK((d.finite && d.tensors.size() == 1 && d.tensors[0].whole));
+    CHECK(d.tensors[0].path == "schedulers/best where it is infinite");
+  }
   CHECK_FALSE(compared(nan, 1).finite);
   CHECK_FALSE(compared(1, nan).finite);
+  CHECK_FALSE(compared(nan, inf).finite);
+  CHECK_FALSE(compared(inf, nan).finite);
   CHECK(compared(nan, nan).tensors.empty());
   CHECK(compared(nan, nan).finite);
 }
@@ -294,23 +299,66 @@ TEST_CASE("what is not finite is no difference where both sides have it, and els
       CHECK((d.finite && d.l2 == 0.5 && d.update_l2 == 0.75));
     }
     for (const float other : {0.25f, infinity, -infinity, not_a_number}) {
-      const bool same = other == what || (std::isnan(other) && std::isnan(what));
       replayed.means[0] = other;
-      CHECK(compare(start, recorded, replayed).buffers.finite == same);
-      CHECK(compare(start, replayed, recorded).buffers.finite == same);
+      for (const auto& d : {compare(start, recorded, replayed).buffers,
+                            compare(start, replayed, recorded).buffers}) {
+        CHECK(d.finite == (std::isnan(other) == std::isnan(what)));
+        const bool differs = d.finite && other != what && !std::isnan(what);
+        CHECK((!d.finite || d.tensors.size() == (differs ? 2u : 1u)));
+      }
     }
   }
 }
 
-TEST_CASE("what was not finite and is now is finite, and only left out of the update") {
+TEST_CASE("an infinity of one side is judged by itself, and so are the numbers beside it") {
+  small_state start, recorded, replayed;
+  start.means = {-infinity, 0.25f};
+  recorded.means = {-infinity, 1};
+  replayed.means = {7, 1.5f};
+  const auto d = compare(start, recorded, replayed).buffers;
+  REQUIRE((d.finite && d.structure_equal && d.l2 == 0.5 && d.update_l2 == 0.75));
+  const auto& mask = d.tensors.at(0);
+  REQUIRE(mask.path == "model/buffers/mean where it is infinite");
+  REQUIRE((mask.whole && mask.l2 == 1 && mask.excess == 1 && !mask.rounding_only));
+  REQUIRE((mask.update_l2 == 0 && mask.replayed_update_l2 == 1));
+  REQUIRE((d.tensors.at(1).l2 == 0.5 && !d.tensors[1].whole));
+}
+
+TEST_CASE("what was not finite and is now is finite, and came from 0") {
   for (const float before : {infinity, not_a_number}) {
     small_state start, recorded, replayed;
     start.means[0] = before;
-    replayed.means[1] = recorded.means[1] = 1;
+    recorded.means = replayed.means = {1, 1};
     const auto d = compare(start, recorded, replayed).buffers;
     REQUIRE(d.finite);
-    REQUIRE(d.update_l2 == 0.75);
+    REQUIRE(d.update_l2 == 1.25);
   }
+}
+
+TEST_CASE("the largest number of all, which has no square, is one that both sides have") {
+  const auto of = [](double best, double mean) {
+    return tree::dict({{"state", tree::dict({{"best", {best}}, {"mean", {mean}}})}});
+  };
+  const double vast = std::numeric_limits<double>::max();
+  const auto d = compare_states(of(vast, 1), of(vast, 2), of(vast, 3))[3];
+  REQUIRE((d.finite && d.tensors.size() == 1 && d.tensors[0].path == "state/mean"));
+  const auto gone = compare_states(of(vast, 1), of(2, 2), of(3, 2))[3];
+  REQUIRE((gone.finite && gone.tensors.at(0).l2 == 1 && gone.tensors[0].update_l2 == 2));
+  REQUIRE_FALSE(compare_states(of(1, 1), of(vast, 2), of(-vast, 2))[3].finite);
+  REQUIRE_FALSE(compare_states(of(1, 1), of(vast, 2), of(3, 2))[3].finite);
+}
+
+TEST_CASE("weights that are integers count in the norms of the parameters, wherever they differ") {
+  tree held;
+  const auto of = [&](std::int64_t weight, float bias) {
+    const tree::value whole = held.tensor<std::int64_t>(dtype::i64, {weight, 7});
+    const tree::value parameters = tree::dict({{"bias", held.floats({bias})}, {"whole", whole}});
+    return tree::dict({{"model", tree::dict({{"parameters", parameters}})}});
+  };
+  const auto equal = compare_states(of(1, 0), of(5, 3), of(5, 3))[0];
+  REQUIRE((equal.tensors.empty() && equal.l2 == 0 && equal.update_l2 == 5 && equal.count == 3));
+  const auto off = compare_states(of(1, 0), of(5, 3), of(9, 3))[0];
+  REQUIRE((off.l2 == 4 && off.update_l2 == 5 && off.tensors.size() == 1 && off.tensors[0].whole));
 }
 
 TEST_CASE(

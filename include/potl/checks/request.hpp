@@ -96,6 +96,7 @@ struct tensor_distance {
   bool scalar = false;         ///< a counter or the like, which is in no norm of its group
   bool rounding_only = false;  ///< no element is farther off than rounding may move it
   bool still = false;          ///< of the elements without a gradient alone, once more
+  bool whole = false;          ///< what counts, or tells which, and is never mere noise
 };
 
 /// Distances of one group of tensors ("parameters", "buffers", "optimizer", "other").

@@ -63,9 +63,9 @@ bool noise_is_finite(const segment_measurement& measurement, const std::string& 
 // What the verifier's own repeats of one segment showed of a tensor or a group.
 struct own_noise {
   double l2 = 0;
-  double share = 0;  // of what the verifier's own replays moved it
-  double count = 0;  // elements
-  bool still = false;
+  double share = 0;    // of what the verifier's own replays moved it
+  double count = 0;    // elements
+  bool apart = false;  // from the elements that its group counts
 
   double of_one() const { return l2 > 0 ? l2 / std::sqrt(count) : 0; }
 };
@@ -73,7 +73,7 @@ struct own_noise {
 void add(own_noise& to, double l2, double update, double count) {
   if (!std::isfinite(l2) || l2 <= to.l2) return;  // what is not finite is a finding of its own
   const double share = update > 0 ? l2 / update : std::numeric_limits<double>::infinity();
-  to = {l2, std::max(to.share, share), count, to.still};
+  to = {l2, std::max(to.share, share), count, to.apart};
 }
 
 using repeated = std::vector<std::vector<group_distance>>;
@@ -86,7 +86,7 @@ std::map<std::string, own_noise> noise_of_tensors(const repeated& from, const st
     for (const tensor_distance& one : group->tensors) {
       own_noise& of = out[one.path];
       add(of, one.l2, update_of(one), one.count);
-      of.still = one.still;
+      of.apart = one.still || one.whole;
     }
   }
   return out;
@@ -265,7 +265,7 @@ class judge {
   // Each tensor by its own limits. One that is all noise to the verifier too is excused within that
   // noise, and one that hardly moves within its rounding, if the first segment shows that it is
   // noise without the prover's doing, or if all such tensors together are a small part of the
-  // group.
+  // group. Not what is no float: of codes and masks that noise would allow any other ones.
   excuses tensors(std::string_view rule) {
     const std::map<std::string, own_noise> noise = noise_of_tensors(measurement_.noise, which_);
     const std::map<std::string, own_noise> rough = noise_of_tensors(measurement_.rough, which_);
@@ -287,7 +287,7 @@ class judge {
       const bool proven = first != context_.noisy_at_first.end();
       double loud = own.share > slack_ * context_.cap ? slack_ * own.l2 : 0;
       if (proven) loud = std::max(loud, slack_ * first->second.l2);
-      const bool may_be_noise = rule_enabled("replay.tolerance_cap");
+      const bool may_be_noise = rule_enabled("replay.tolerance_cap") && !one.whole;
       if (may_be_noise &&
           (one.rounding_only || within(one.excess, context_.options->safety * loud))) {
         if (!proven) {
@@ -415,7 +415,7 @@ void take_noise(const segment_measurement& from, replay_context& to) {
     const std::map<std::string, own_noise> tensors = noise_of_tensors(from.noise, which);
     for (const auto& [path, own] : tensors) {
       raise(to.tensor_share, path, own.share);
-      if (!first || own.still || own.share <= to.cap) continue;
+      if (!first || own.apart || own.share <= to.cap) continue;
       const auto still = tensors.find(path + std::string(where_still));
       paths[path] = {own.l2, (still == tensors.end() ? own : still->second).of_one()};
       noisy += own.count;

@@ -5,6 +5,7 @@ hold NaN until they are filled, what is counted, and rates that steps compute.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -70,6 +71,28 @@ class Counting(Net):
         self.hits += (torch.frac(out * 1e6) > 0.5).sum()
 
 
+class Turning(Counting):
+    """Hides outputs, of which some lie next to the limit."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("hidden", torch.zeros(32, 2))
+
+    def keep(self, x: Tensor, out: Tensor) -> None:
+        self.hidden = torch.where(torch.frac(out * 1e6) > 0.5, 0.0, float("-inf"))
+
+
+class Least(Net):
+    """Keeps the least outputs so far."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("least", torch.full((2,), float("inf")))
+
+    def keep(self, x: Tensor, out: Tensor) -> None:
+        self.least = torch.minimum(self.least, out.detach().amin(0))
+
+
 class Inventing(Counting):
     """Counts twice what the client counts."""
 
@@ -109,6 +132,19 @@ class Memory:
 
     def load_state_dict(self, state: dict[str, object]) -> None:
         self.losses, self.best = state["losses"], state["best"]
+
+
+class Best:
+    """A best loss that nobody has seen yet."""
+
+    def __init__(self) -> None:
+        self.best = sys.float_info.max
+
+    def state_dict(self) -> dict[str, float]:
+        return {"best": self.best}
+
+    def load_state_dict(self, state: dict[str, float]) -> None:
+        self.best = state["best"]
 
 
 def task_of(
@@ -153,8 +189,13 @@ def verified(build: Callable[[], potl.Task], path: Path, *, arithmetic: str) -> 
 
 @pytest.mark.parametrize(
     "build",
-    [task_of(Masked), task_of(Net, state=lambda: {"memory": Memory()})],
-    ids=["mask", "memory"],
+    [
+        task_of(Masked),
+        task_of(Least),
+        task_of(Net, state=lambda: {"memory": Memory()}),
+        task_of(Net, state=lambda: {"best": Best()}),
+    ],
+    ids=["mask", "least", "memory", "vast"],
 )
 def test_what_is_not_finite_on_both_machines_is_no_difference(
     build: Callable[[], potl.Task], tmp_path: Path
@@ -163,8 +204,11 @@ def test_what_is_not_finite_on_both_machines_is_no_difference(
     assert report.verdict == "accepted", report.sentence
 
 
-def test_a_count_that_turns_with_the_last_bit_of_an_output_accuses_nobody(tmp_path: Path) -> None:
-    report = verified(task_of(Counting), tmp_path, arithmetic="stock")
+@pytest.mark.parametrize("net", [Counting, Turning])
+def test_what_turns_with_the_last_bit_of_an_output_accuses_nobody(
+    net: type[Net], tmp_path: Path
+) -> None:
+    report = verified(task_of(net), tmp_path, arithmetic="stock")
     assert report.verdict != "rejected", report.sentence
 
 

@@ -5,7 +5,8 @@
 // are compared exactly. Assumes: trees as docs/format/transcript.md defines them:
 // {"model": {"parameters", "buffers",
 // ...}, "optimizers", "schedulers", "scaler", "ema", ...}.
-// Cost: one pass over the tensors; no copies.
+// Cost: one pass over the tensors; no copies, but a byte for each number of a tensor of which one
+// side alone is infinite somewhere.
 // Cannot detect: whether a difference matters for the model.
 // Source: H. Jia et al., Proof-of-Learning (2103.05633), section IV-B; soundness.md rules 3, 6 and
 // 7.
@@ -25,10 +26,10 @@ constexpr std::string_view where_still = " where it has no gradient";
 
 /// "parameters", "buffers", "optimizer", "other", in this order; each with the norms of the whole
 /// group. What `start` lacks counts as zero there (optimizers create their state in the first
-/// step). Scalars outside the parameters, and what is no float, are in no norm: they stand among
-/// the tensors, the latter only where they differ. The elements of `still` are in all norms, and
-/// stand among the tensors by themselves, too, also where they are the same and others of their
-/// tensor are not.
+/// step). Outside of the parameters, scalars and what is no float are in no norm: they stand among
+/// the tensors, the latter only where they differ, and so does where a tensor is infinite on one
+/// side alone. The elements of `still` are in all norms, and stand among the tensors by themselves,
+/// too, also where they are the same and others of their tensor are not.
 std::vector<group_distance> compare_states(const transcript::state_value& start,
                                            const transcript::state_value& recorded,
                                            const transcript::state_value& replayed,

@@ -2,12 +2,15 @@
 // Norms of what lies between three versions of one tensor: start, recorded, replayed.
 //
 // Claims: accumulated in double in a fixed order, so that the same bits give the same numbers
-// everywhere. A NaN or an infinity that only one of recorded and replayed has makes `finite` false,
-// and no comparison with such a number is true.
+// everywhere. A NaN, an infinity or a number beyond 1e150 that only one of recorded and replayed
+// has makes `finite` false, and no comparison with such a number is true.
 // Cost: one pass, about a nanosecond per element; no copies.
 // Cannot detect: differences of 64-bit integers beyond 2^53 (callers compare integers too).
 // Source: H. Jia et al., Proof-of-Learning (2103.05633), section IV-B; soundness.md rules 6 and 7.
 #pragma once
+
+#include <cstdint>
+#include <vector>
 
 #include <potl/core/digest.hpp>
 #include <potl/core/dtype.hpp>
@@ -30,9 +33,13 @@ struct norms {
 inline constexpr double rounding_allowance = 4;
 
 /// `start` may be empty, which stands for zeros. `roundings` is how many times the allowance
-/// counts. Precondition: equal sizes, multiples of the element size.
+/// counts. `without_infinities`: leaves out elements of which only one of recorded and replayed is
+/// infinite, and none is NaN. Precondition: equal sizes, multiples of the element size.
 norms tensor_norms(dtype type, bytes_view start, bytes_view recorded, bytes_view replayed,
-                   double roundings = 1);
+                   double roundings = 1, bool without_infinities = false);
+
+/// -1, 0 or 1 of each number, as 8-bit integers: a complex element is two.
+std::vector<std::uint8_t> signs_of_infinities(dtype type, bytes_view values);
 
 /// How far a tensor moved, l2.
 struct moved {
