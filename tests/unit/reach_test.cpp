@@ -316,7 +316,7 @@ TEST_CASE("an infinity that goes lets no number move further, and masks still op
   snapshot_memory memory;
   // The least values so far, a mask, and what stands still, which one false state has elsewhere.
   const auto ratio_of = [&](const std::vector<float>& least, const std::vector<float>& mask,
-                            float still = 1) {
+                            float still = 0) {
     const auto load = [&](std::uint64_t step) {
       const auto at = static_cast<float>(step / 10);
       const bool even = step / 10 % 2 == 0;
@@ -324,7 +324,7 @@ TEST_CASE("an infinity that goes lets no number move further, and masks still op
       std::vector<float> shown{0, even ? 0 : -inf, even ? -inf : 0};
       if (step == 50 && !least.empty()) values = least;
       if (step == 50 && !mask.empty()) shown = mask;
-      const std::vector<float> other{step == 50 ? still : 1};
+      const std::vector<float> other{step == 50 ? still : 0};
       state_map buffers;
       buffers.push_back({std::string("least"), {tensor_of(values)}});
       buffers.push_back({std::string("mask"), {tensor_of(shown)}});

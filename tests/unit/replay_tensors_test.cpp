@@ -257,8 +257,8 @@ TEST_CASE("a tensor that is noise from the first segment on is excused within th
 
 TEST_CASE("codes and masks that are noise from the first segment on are not excused") {
   scene one;
-  const auto codes = [](double off) {
-    tensor_distance out = tensor("codes", off, 2000);
+  const auto codes = [](double off, double count = 2000) {
+    tensor_distance out = tensor("codes", off, count);
     out.scalar = out.whole = true;
     return out;
   };
@@ -269,8 +269,26 @@ TEST_CASE("codes and masks that are noise from the first segment on are not excu
   REQUIRE(one.verdict() == "inconclusive");
   one.noise(3, {codes(0.9)});
   REQUIRE(one.verdict() == "inconclusive");
+  one.differs(3, {codes(0.2, 10)});
+  one.noise(3, {codes(0.9, 10)});
+  REQUIRE(one.verdict() == "inconclusive");
   one.differs(3, {codes(0.09)});
   REQUIRE(one.verdict() == "accepted");
+}
+
+TEST_CASE("one integer that is off by one accuses nobody, also where the replay left it") {
+  for (const auto& [off, verdict] : {std::pair{1.0, "inconclusive"}, {1.42, "rejected"}}) {
+    scene one;
+    auto zero_points = tensor("zero_points", off, 100, 0);
+    zero_points.scalar = zero_points.whole = true;
+    one.differs(3, {zero_points});
+    one.noise(3, {});
+    CAPTURE(off);
+    CHECK(one.verdict() == verdict);
+    zero_points.whole = false;
+    one.differs(3, {zero_points});
+    CHECK(one.verdict() == "rejected");
+  }
 }
 
 TEST_CASE("a first segment in which everything is noise excuses nothing") {

@@ -25,6 +25,8 @@ constexpr double noisy_share = 0.5;
 // off by 0.35 of its update, a group by 0.14 (experiments/false_alarms.py).
 constexpr double turned_in_tensor = 0.7;
 constexpr double turned_in_group = 0.5;
+// What is no float may turn by one though the replay leaves it: the zero point of a quantised net.
+constexpr double turned_alone = 1;
 // A step further differences have grown; those that an optimizer's state was made for grow by more.
 constexpr double next_slack = 2;
 
@@ -279,9 +281,10 @@ class judge {
                     look_up(context_.tensor_share, one.path));
         continue;
       }
-      const limits by =
+      limits by =
           limits_of(one, own, look_up(rough, one.path).l2, look_up(context_.tensor_share, one.path),
                     one.rounding, turned_in_tensor);
+      if (one.whole) by.far = std::max(by.far, turned_alone);
       if (passes(one.l2, one.excess, by)) continue;
       const auto first = context_.noisy_at_first.find(one.path);
       const bool proven = first != context_.noisy_at_first.end();
