@@ -81,8 +81,8 @@ class stock_guard {
 /// What the steps of a workload compute in.
 struct block_options {
   numeric::arithmetic mode = numeric::arithmetic::ord32;
-  /// Runs operators that have no form in the mode as LibTorch does, instead of refusing them: who
-  /// measures noise needs other roundings, not the same bits everywhere.
+  /// Runs operators that have no form in the mode as LibTorch does, instead of refusing them, and
+  /// random ones too: who measures noise needs other roundings, not the same bits everywhere.
   bool lenient = false;
   /// For log64: the side that logs or follows, in a step that it has begun. It gives the bits.
   numeric::rounding_session* log = nullptr;

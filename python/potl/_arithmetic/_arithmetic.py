@@ -46,8 +46,9 @@ def block(name: str, *, lenient: bool = False) -> contextlib.AbstractContextMana
 
     Args:
         name: Of a job's arithmetic.
-        lenient: Runs operators that have no form in it as torch does, instead of refusing them.
-            For noise, which needs other roundings and not the same bits everywhere.
+        lenient: Runs operators that have no form in it as torch does, instead of refusing them,
+            and random ones too. For noise, which needs other roundings and not the same bits
+            everywhere.
 
     The floating-point environment of this thread and of torch's workers is tested at every entry.
 

@@ -10,11 +10,19 @@
 #include <ATen/ExpandUtils.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>
+#include <ATen/ops/bernoulli_ops.h>
+#include <ATen/ops/cauchy_ops.h>
 #include <ATen/ops/empty_like.h>
+#include <ATen/ops/exponential_ops.h>
+#include <ATen/ops/geometric_ops.h>
+#include <ATen/ops/log_normal_ops.h>
 #include <ATen/ops/native_dropout_backward_ops.h>
 #include <ATen/ops/native_dropout_ops.h>
+#include <ATen/ops/normal_ops.h>
 #include <ATen/ops/ones_like.h>
 #include <ATen/ops/random.h>
+#include <ATen/ops/randperm_ops.h>
+#include <ATen/ops/uniform_ops.h>
 #include <ATen/ops/view_as_real.h>
 #include <ATen/ops/zeros_like.h>
 
@@ -200,7 +208,7 @@ Tensor& permutation(std::int64_t count, optional_generator generator, Tensor& ou
 // product: so do they, and what they keep for the gradient is the factors.
 std::tuple<Tensor, Tensor> dropout(keys_t keys, const Tensor& x, double p,
                                    std::optional<bool> training) {
-  if (!is_on_device(x) || x.device().is_cpu()) {
+  if (lets_through() || !is_on_device(x) || x.device().is_cpu()) {
     return at::_ops::native_dropout::redispatch(keys & below, x, p, training);
   }
   if (!training.value_or(true) || p == 0) return {x.clone(), at::ones_like(x)};
@@ -227,20 +235,24 @@ random_key subkey(const optional_generator& generator) {
 std::uint64_t random_draws() noexcept { return drawn.load(); }
 
 void register_random(registrar& r) {
+  namespace op = at::_ops;
   const char* note = "potl's counter-based generator";
-  r.kernel<uniform>("uniform_", note);
-  r.kernel<normal>("normal_", note);
-  r.kernel<exponential>("exponential_", note);
-  r.kernel<cauchy>("cauchy_", note);
-  r.kernel<geometric>("geometric_", note);
-  r.kernel<log_normal>("log_normal_", note);
-  r.kernel<bernoulli>("bernoulli_.float", note);
-  r.kernel<bernoulli_tensor>("bernoulli_.Tensor", note);
-  r.kernel<bernoulli_out>("bernoulli.out", note);
-  r.kernel<normal_tensors>("normal.Tensor_Tensor", note, {"normal.Tensor_Tensor_out"});
-  r.kernel<normal_mean>("normal.Tensor_float", note, {"normal.Tensor_float_out"});
-  r.kernel<normal_deviation>("normal.float_Tensor", note, {"normal.float_Tensor_out"});
-  r.kernel<permutation>("randperm.generator_out", note);
+  r.kernel<drawing<op::uniform_, uniform>::call>("uniform_", note);
+  r.kernel<drawing<op::normal_, normal>::call>("normal_", note);
+  r.kernel<drawing<op::exponential_, exponential>::call>("exponential_", note);
+  r.kernel<drawing<op::cauchy_, cauchy>::call>("cauchy_", note);
+  r.kernel<drawing<op::geometric_, geometric>::call>("geometric_", note);
+  r.kernel<drawing<op::log_normal_, log_normal>::call>("log_normal_", note);
+  r.kernel<drawing<op::bernoulli__float, bernoulli>::call>("bernoulli_.float", note);
+  r.kernel<drawing<op::bernoulli__Tensor, bernoulli_tensor>::call>("bernoulli_.Tensor", note);
+  r.kernel<drawing<op::bernoulli_out, bernoulli_out>::call>("bernoulli.out", note);
+  r.kernel<drawing<op::normal_Tensor_Tensor, normal_tensors>::call>("normal.Tensor_Tensor", note,
+                                                                    {"normal.Tensor_Tensor_out"});
+  r.kernel<drawing<op::normal_Tensor_float, normal_mean>::call>("normal.Tensor_float", note,
+                                                                {"normal.Tensor_float_out"});
+  r.kernel<drawing<op::normal_float_Tensor, normal_deviation>::call>("normal.float_Tensor", note,
+                                                                     {"normal.float_Tensor_out"});
+  r.kernel<drawing<op::randperm_generator_out, permutation>::call>("randperm.generator_out", note);
   const char* dropped = "bernoulli_ and products";
   r.kernel<dropout>("native_dropout", dropped);
   r.kernel<dropout_backward>("native_dropout_backward", dropped);

@@ -8,11 +8,15 @@
 #include <algorithm>
 #include <optional>
 #include <span>
+#include <type_traits>
+#include <utility>
 
 #include <ATen/core/Generator.h>
 
 #include <potl/core/detail/rng.hpp>
 
+#include "fallback.hpp"
+#include "forms.hpp"
 #include "mode.hpp"
 
 namespace potl::libtorch::dispatch {
@@ -21,6 +25,21 @@ using optional_generator = std::optional<at::Generator>;
 
 /// Counts a draw.
 random_key subkey(const optional_generator& generator);
+
+/// The function of a random operator. A lenient block draws as the steps do that it is compared
+/// with, by torch's own kernel: noise with other numbers in it would hide every cheat.
+template <class Operator, auto Function, class Type = std::remove_pointer_t<decltype(Function)>>
+struct drawing;
+
+template <class Operator, auto Function, class Result, class... Arguments>
+struct drawing<Operator, Function, Result(Arguments...)> {
+  static Result call(keys_t keys, Arguments... arguments) {
+    if (lets_through()) {
+      return Operator::redispatch(keys & below, std::forward<Arguments>(arguments)...);
+    }
+    return Function(std::forward<Arguments>(arguments)...);
+  }
+};
 
 /// fill(part, number of its first element) for parts of `out`, in parallel.
 template <class Value, class Fill>

@@ -10,8 +10,12 @@
 #include <ATen/ExpandUtils.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>
+#include <ATen/ops/_sample_dirichlet_ops.h>
+#include <ATen/ops/_standard_gamma_ops.h>
+#include <ATen/ops/binomial_ops.h>
 #include <ATen/ops/leaky_relu.h>
 #include <ATen/ops/multinomial_ops.h>
+#include <ATen/ops/poisson_ops.h>
 #include <ATen/ops/where.h>
 
 #include "elements.hpp"
@@ -105,7 +109,7 @@ Tensor multinomial(keys_t keys, const Tensor& weights, std::int64_t count, bool 
                    optional_generator generator) {
   require_plain("multinomial", weights);
   // The places of the largest weights / exponential_(), which come back one by one.
-  if (!replacement || count == 1) {
+  if (lets_through() || !replacement || count == 1) {
     return at::_ops::multinomial::redispatch(keys & below, weights, count, replacement,
                                              std::move(generator));
   }
@@ -171,10 +175,10 @@ Tensor& rrelu_in_place(Tensor& self, Tensor& noise, const Scalar& lower, const S
 
 void register_sampling(registrar& r) {
   const char* note = "numeric/detail/sampling.hpp, from potl's counter-based generator";
-  r.kernel<gamma>("_standard_gamma", note);
-  r.kernel<dirichlet>("_sample_dirichlet", note);
-  r.kernel<poisson>("poisson", note);
-  r.kernel<binomial>("binomial", note);
+  r.kernel<drawing<at::_ops::_standard_gamma, gamma>::call>("_standard_gamma", note);
+  r.kernel<drawing<at::_ops::_sample_dirichlet, dirichlet>::call>("_sample_dirichlet", note);
+  r.kernel<drawing<at::_ops::poisson, poisson>::call>("poisson", note);
+  r.kernel<drawing<at::_ops::binomial, binomial>::call>("binomial", note);
   r.kernel<multinomial>("multinomial",
                         "one, or without replacement: the largest weights / exponential_(); else "
                         "numeric/detail/sampling.hpp",

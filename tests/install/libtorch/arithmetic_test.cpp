@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // The guard of the LibTorch adapter, installed. One behaviour a test; prints what failed and exits
 // 1.
+#include <ATen/autocast_mode.h>
 #include <torch/torch.h>
 
 #include <cmath>
 #include <cstdio>
+#include <functional>
 #include <memory>
 #include <new>
 #include <optional>
@@ -203,6 +205,42 @@ void noise_is_another_arithmetic_where_there_is_one() {
   EXPECT(refuses(values({8})) == false);  // nothing of it stays
 }
 
+// Dropout, noise and samples of another arithmetic would be no rounding errors.
+void noise_draws_the_numbers_of_the_steps() {
+  const at::Tensor rates = at::full({50}, 2.5), chances = at::full({50}, 0.25);
+  const std::function<at::Tensor()> draws[] = {
+      [] { return at::rand({50}); },
+      [] { return at::randn({50}); },
+      [] { return at::randperm(50); },
+      [] { return at::dropout(at::ones({50}), 0.5, true); },
+      [] { return std::get<0>(at::native_dropout(at::ones({50}), 0.5, true)); },
+      [] { return at::empty({50}).exponential_(2); },
+      [] { return at::empty({50}).cauchy_(); },
+      [] { return at::empty({50}).geometric_(0.25); },
+      [] { return at::empty({50}).log_normal_(); },
+      [&] { return at::bernoulli(chances); },
+      [&] { return at::empty({50}).bernoulli_(chances); },
+      [&] { return at::normal(rates, chances); },
+      [&] { return at::normal(rates, 2); },
+      [&] { return at::normal(1, chances); },
+      [&] { return at::_standard_gamma(rates); },
+      [&] { return at::_sample_dirichlet(rates); },
+      [&] { return at::poisson(rates); },
+      [&] { return at::binomial(rates.round(), chances); },
+      [&] { return at::multinomial(chances, 1); },
+      [&] { return at::multinomial(chances, 20, true); },
+  };
+  std::size_t number = 0;
+  for (const auto& draw : draws) {
+    const auto drawn = [&](bool noise) {
+      const auto block = noise ? potl::libtorch::exact_block({.lenient = true}) : nullptr;
+      torch::manual_seed(7);
+      return draw();
+    };
+    expect(drawn(true).equal(drawn(false)), "draw " + std::to_string(number++), __LINE__);
+  }
+}
+
 void an_exact_job_has_the_same_bits_in_every_way() {
   const auto build = [] { return small_task(false); };
   potl::libtorch::workload work(build, potl::libtorch::make_job(build, {.arithmetic = "xint24"}));
@@ -230,6 +268,28 @@ void a_recomputed_loss_has_the_bits_of_its_step() {
       EXPECT(work.run_step(step).loss == loss);
     }
   }
+}
+
+void mixed_precision_has_an_exact_form() {
+  const auto build = [] {
+    potl::libtorch::task out = small_task(false);
+    out.losses = [plain = out.losses](const potl::libtorch::tensors& batch) {
+      at::autocast::set_autocast_enabled(at::kCPU, true);
+      at::autocast::set_autocast_dtype(at::kCPU, at::kBFloat16);
+      const at::Tensor losses = plain(batch);
+      at::autocast::clear_cache();
+      at::autocast::set_autocast_enabled(at::kCPU, false);
+      return losses;
+    };
+    return out;
+  };
+  const auto plain = [] { return small_task(false); };
+  const auto mixed = potl::libtorch::make_job(build, {.arithmetic = "ord32"});
+  potl::libtorch::workload work(build, mixed);
+  EXPECT(work.task().model->parameters()[0].scalar_type() == at::kFloat);
+  const double loss = work.run_step(1).loss;
+  potl::libtorch::workload wide(plain, potl::libtorch::make_job(plain, {.arithmetic = "ord32"}));
+  EXPECT(std::fabs(loss - wide.run_step(1).loss) > 1e-6);
 }
 
 void a_verifier_follows_the_log_of_each_step() {
@@ -277,8 +337,10 @@ int run() {
   a_job_says_what_its_steps_can_compute_in();
   only_what_torch_says_of_operators_makes_a_job_stock();
   noise_is_another_arithmetic_where_there_is_one();
+  noise_draws_the_numbers_of_the_steps();
   an_exact_job_has_the_same_bits_in_every_way();
   a_recomputed_loss_has_the_bits_of_its_step();
+  mixed_precision_has_an_exact_form();
   a_verifier_follows_the_log_of_each_step();
   the_table_is_there();
   return status();
