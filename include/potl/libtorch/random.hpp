@@ -6,6 +6,8 @@
 // (numeric/detail/random.hpp). LibTorch's own random operators (torch::dropout, normal_, ...) draw
 // from a generator that is seeded for every step, so that they are deterministic on one machine;
 // their bits may differ between instruction sets. Use potl::libtorch::dropout where that matters.
+// All threads have that generator in common: in a scope of it, other threads wait for theirs.
+// Cannot see: a thread that draws from it without a scope.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -26,7 +28,8 @@
 
 namespace potl::libtorch {
 
-/// Saves LibTorch's CPU generator and restores it at the end of its life.
+/// Saves LibTorch's CPU generator and restores it at the end of its life, in the same thread. Other
+/// threads that want a scope wait until then. Nests.
 class generator_scope {
  public:
   generator_scope() : generator_(at::detail::getDefaultCPUGenerator()) {
@@ -41,6 +44,11 @@ class generator_scope {
   }
 
  private:
+  static std::recursive_mutex& turn() {
+    static std::recursive_mutex one;
+    return one;
+  }
+  std::lock_guard<std::recursive_mutex> held_{turn()};
   at::Generator generator_;
   at::Tensor saved_;
 };

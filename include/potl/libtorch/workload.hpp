@@ -163,6 +163,7 @@ class workload {
   at::Tensor losses_of(std::span<const std::int64_t> ids, const digest& key);
   at::Tensor loss_of(const part& one, std::uint64_t step, std::uint64_t number);
   void forget_gradients();
+  void require_dense_gradients() const;
   std::uint64_t writes() const;
   /// Leaves what is written in its life out of what counts as somebody else's.
   class uncounted {
@@ -396,6 +397,15 @@ inline void workload::forget_gradients() {
   for (const auto& optimizer : task_.optimizers) optimizer->zero_grad();
 }
 
+// Neither their norm nor their elements can be asked for.
+inline void workload::require_dense_gradients() const {
+  for (const auto& [name, one] : tensors_of(*task_.model).parameters) {
+    if (!one.grad().defined() || one.grad().layout() == at::kStrided) continue;
+    throw exception({errc::unsupported, "the gradient of model/parameters/" + name + " is sparse",
+                     "make its module without sparse(true)"});
+  }
+}
+
 // Forward and backward passes of a step, in its block.
 inline double workload::pass_over(std::uint64_t step, std::span<const std::int64_t> ids) {
   forget_gradients();
@@ -406,6 +416,7 @@ inline double workload::pass_over(std::uint64_t step, std::span<const std::int64
     loss.backward();
     out += loss.item<double>();
   }
+  require_dense_gradients();
   number = 0;
   for (const at::Tensor& one : parameters()) arithmetic_.disturb(one.grad(), step, number++);
   return out;
@@ -462,10 +473,13 @@ inline step_result workload::run_step(std::uint64_t step, std::span<const std::i
 
 namespace detail {
 
-/// Brings tensors back to what they were at the end of its life.
+/// Brings a model back to what it was at the end of its life: forward passes move buffers, and a
+/// teacher's parameters.
 class unchanged {
  public:
-  explicit unchanged(std::vector<at::Tensor> kept) : kept_(std::move(kept)) {
+  explicit unchanged(torch::nn::Module& model) : kept_(model.buffers()) {
+    const std::vector<at::Tensor> parameters = model.parameters();
+    kept_.insert(kept_.end(), parameters.begin(), parameters.end());
     for (const at::Tensor& one : kept_) saved_.push_back(one.detach().clone());
   }
   unchanged(const unchanged&) = delete;
@@ -485,11 +499,9 @@ inline double workload::batch_loss(std::uint64_t step, std::span<const std::int6
   const uncounted writing(*this);
   const generator_scope scope;
   const at::AutoGradMode with_gradients(true);  // as in the step: operators may look at that
-  std::vector<at::Tensor> kept = task_.model->buffers();
-  const std::vector<at::Tensor> weights = parameters();
-  if (arithmetic_.jitters()) kept.insert(kept.end(), weights.begin(), weights.end());
-  const detail::unchanged guard(std::move(kept));
-  for (std::size_t i = 0; i < weights.size(); ++i) arithmetic_.disturb(weights[i], step_, i);
+  const detail::unchanged guard(*task_.model);
+  std::uint64_t number = 0;
+  for (const at::Tensor& one : parameters()) arithmetic_.disturb(one, step_, number++);
   double out = 0;
   const std::vector<part> parts = micro_batches(ids);
   const step_rounding::part rounded(rounding_, step);  // never ended: this is not a whole step
@@ -509,7 +521,7 @@ inline subset_outcome workload::subset_loss(std::span<const std::int64_t> ids) {
   const uncounted writing(*this);
   const generator_scope scope;
   const at::NoGradGuard no_grad;
-  const detail::unchanged guard(task_.model->buffers());
+  const detail::unchanged guard(*task_.model);
   const auto block = arithmetic_.block();
   tensors parts;
   for (std::size_t first = 0; first < ids.size(); first += task_.batch_size) {

@@ -174,6 +174,25 @@ void an_optimizer_derived_from_torchs_is_refused() {
   EXPECT(code_of([&] { job_of(builder_of(derived)); }) == potl::errc::unsupported);
 }
 
+void a_sparse_gradient_is_refused() {
+  const pl::builder build = [] {
+    torch::nn::Embedding words(torch::nn::EmbeddingOptions(3, 2).sparse(true));
+    pl::task out;
+    out.model = words.ptr();
+    out.optimizers = {std::make_shared<torch::optim::SGD>(words->parameters(), 0.1)};
+    out.data = {data()[1]};
+    out.losses = [words](const pl::tensors& batch) mutable { return words(batch[0]).sum(1); };
+    return out;
+  };
+  std::string why;
+  try {
+    job_of(build);
+  } catch (const potl::exception& e) {
+    if (e.details().code == potl::errc::unsupported) why = e.what();
+  }
+  EXPECT(why.find("model/parameters/weight is sparse (make") != std::string::npos);
+}
+
 void what_is_not_finite_is_refused_before_anybody_trains() {
   const auto says = [](const std::string& what, const std::function<void(pl::task&)>& change) {
     try {

@@ -429,26 +429,6 @@ void learning_rates_come_from_the_job() {
   EXPECT(work.run_step(6).rates.at(0) == 0.01);
 }
 
-void recomputing_a_loss_changes_nothing() {
-  const pl::builder build = builder_of(momentum);
-  pl::workload work(build, job_of(build));
-  work.run_step(1);
-  const potl::digest before = work.capture().state_digest();
-  const std::vector<std::int64_t> batch = work.agreed().sample_ids(2);
-  const double loss = work.batch_loss(2, batch);
-  const std::vector<std::int64_t> ids{1, 5, 9};
-  EXPECT(work.subset_loss(ids).standard_deviation > 0);
-  double largest = 0;
-  for (std::uint64_t way = 1; way <= 8; ++way) {
-    work.perturb(way);
-    largest = std::max(largest, std::abs(work.batch_loss(2, batch) - loss));
-  }
-  work.perturb(0);
-  EXPECT(largest > 0 && largest < 1e-5);
-  EXPECT(work.capture().state_digest() == before);
-  EXPECT(work.run_step(2).loss == loss);
-}
-
 void the_users_generator_is_left_alone() {
   const pl::builder build = builder_of(momentum);
   pl::workload work(build, job_of(build));
@@ -552,6 +532,7 @@ void memory_formats_survive() {
 
 }  // namespace
 
+#include "adapter_beside.hpp"
 #include "adapter_refusals.hpp"
 
 int main(int count, char** words) {
@@ -577,6 +558,7 @@ int main(int count, char** words) {
   losses_other_than_the_jobs_are_refused();
   an_optimizer_of_another_model_is_refused();
   an_optimizer_derived_from_torchs_is_refused();
+  a_sparse_gradient_is_refused();
   what_is_not_finite_is_refused_before_anybody_trains();
   what_had_no_gradient_is_found_where_a_parameter_is_in_two_groups();
   a_folder_with_other_files_records_nothing(words[1] + std::string("-other"));
@@ -593,6 +575,7 @@ int main(int count, char** words) {
   recomputing_a_loss_changes_nothing();
   the_users_generator_is_left_alone();
   dropout_follows_the_step();
+  threads_draw_their_own_numbers();
   memory_formats_survive();
   a_key_that_the_job_does_not_pin_records_nothing(words[1]);
   an_interrupted_recording_goes_on_where_it_stopped(words[1]);

@@ -78,8 +78,7 @@ class still_watch {
       const at::Tensor& gradient = one.grad();
       if (!gradient.defined()) continue;
       at::Tensor& moved = moved_[one.unsafeGetTensorImpl()];
-      const bool dense = gradient.layout() == at::kStrided;
-      const at::Tensor now = dense ? gradient.ne(0) : at::ones_like(one, at::kBool);
+      const at::Tensor now = gradient.ne(0);
       moved = moved.defined() ? moved.logical_or_(now) : now;
     }
   }

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// What happens beside the steps: in other threads, and to recompute a loss. Part of adapter_test.
+#pragma once
+
+#include <thread>
+
+namespace {
+
+void recomputing_a_loss_changes_nothing() {
+  const pl::builder build = [] {
+    pl::task out = builder_of(momentum)();
+    const at::Tensor frozen = pl::tensors_of(*out.model).parameters.at("last.bias");
+    out.losses = [frozen, plain = out.losses](const pl::tensors& batch) {
+      const at::NoGradGuard no_grad;
+      frozen.add_(1e-3);  // as a teacher follows
+      const at::AutoGradMode with_gradients(true);
+      return plain(batch);
+    };
+    return out;
+  };
+  const potl::transcript::job job = job_of(build);
+  pl::workload work(build, job);
+  EXPECT(work.capture().state_digest() == job.initial_state);
+  work.run_step(1);
+  const potl::digest before = work.capture().state_digest();
+  const std::vector<std::int64_t> batch = work.agreed().sample_ids(2);
+  const double loss = work.batch_loss(2, batch);
+  const std::vector<std::int64_t> ids{1, 5, 9};
+  EXPECT(work.subset_loss(ids).standard_deviation > 0);
+  double largest = 0;
+  for (std::uint64_t way = 1; way <= 8; ++way) {
+    work.perturb(way);
+    largest = std::max(largest, std::abs(work.batch_loss(2, batch) - loss));
+  }
+  work.perturb(0);
+  EXPECT(largest > 0 && largest < 1e-5);
+  EXPECT(work.capture().state_digest() == before);
+  EXPECT(work.run_step(2).loss == loss);
+}
+
+void threads_draw_their_own_numbers() {
+  const pl::builder build = builder_of(momentum);
+  const potl::transcript::job job = job_of(build);
+  const auto end = [&](potl::digest& out) {
+    pl::workload work(build, job);
+    for (std::uint64_t step = 1; step <= job.steps; ++step) work.run_step(step);
+    out = work.capture().state_digest();
+  };
+  potl::digest alone;
+  end(alone);
+  std::vector<potl::digest> together(8);
+  std::vector<std::thread> threads;
+  for (potl::digest& one : together) threads.emplace_back([&] { end(one); });
+  for (std::thread& one : threads) one.join();
+  for (const potl::digest& one : together) EXPECT(one == alone);
+}
+
+}  // namespace
