@@ -16,6 +16,7 @@
 #include <ATen/ops/leaky_relu.h>
 #include <ATen/ops/multinomial_ops.h>
 #include <ATen/ops/poisson_ops.h>
+#include <ATen/ops/rrelu_with_noise_ops.h>
 #include <ATen/ops/where.h>
 
 #include "elements.hpp"
@@ -187,8 +188,8 @@ void register_sampling(registrar& r) {
   r.kernel<gamma_gradients>("_standard_gamma_grad", moved);
   r.kernel<dirichlet_gradients>("_dirichlet_grad", moved);
   const char* noise = "uniform_ and products";
-  r.kernel<rrelu>("rrelu_with_noise", noise);
-  r.kernel<rrelu_in_place>("rrelu_with_noise_", noise);
+  r.kernel<drawing<at::_ops::rrelu_with_noise, rrelu>::call>("rrelu_with_noise", noise);
+  r.kernel<drawing<at::_ops::rrelu_with_noise_, rrelu_in_place>::call>("rrelu_with_noise_", noise);
   r.composed({"rrelu_with_noise_backward", "rrelu_with_noise_functional"}, "the operator in place");
 }
 

@@ -227,6 +227,7 @@ void noise_draws_the_numbers_of_the_steps() {
       [&] { return at::_sample_dirichlet(rates); },
       [&] { return at::poisson(rates); },
       [&] { return at::binomial(rates.round(), chances); },
+      [] { return at::rrelu(values({50}), 0.1, 0.3, true); },
       [&] { return at::multinomial(chances, 1); },
       [&] { return at::multinomial(chances, 20, true); },
   };
