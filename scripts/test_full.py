@@ -95,6 +95,7 @@ def units() -> list[Unit]:
         tag = f"[exhaustive_{half}]"
         found.append(hidden_unit(f"elementwise, {half} half", "test", tag, 25))
     found.append(hidden_unit("elementwise levels", "test", "[exhaustive_levels]", 20))
+    found.append(hidden_unit("elementwise powers", "test", "[exhaustive_powers]", 20))
     found.append(hidden_unit("disputes", "test", "[dispute_all]", 5))
     found.append(hidden_unit("freivalds", "test", "[freivalds_million]", 5))
     for preset in ("test", "clang"):

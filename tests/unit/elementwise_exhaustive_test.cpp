@@ -228,3 +228,20 @@ TEST_CASE("every float32 result has the same bits with AVX2 and AVX-512",
     for (const std::uint64_t one : found) CHECK(one == found.front());
   }
 }
+
+TEST_CASE("one power for all gives each float32 the bits of its own", "[.][exhaustive_powers]") {
+  const auto workers = make_thread_pool(2);
+  for (const float power : {1.0F, 2.0F, 3.0F, 0.5F, -0.5F, -1.0F, -2.0F}) {
+    std::vector<char> differs(blocks);
+    workers->run(blocks, [&](std::size_t number) {
+      std::vector<float> x, for_all(block), each(block);
+      fill(number, x);
+      const std::vector<float> powers(block, power);
+      apply(binary::pow, x, std::span(&power, 1), std::span(for_all), inline_executor());
+      apply(binary::pow, x, powers, std::span(each), inline_executor());
+      differs[number] = digest(for_all) != digest(each);
+    });
+    INFO("the power " << power);
+    CHECK(std::count(differs.begin(), differs.end(), 1) == 0);
+  }
+}

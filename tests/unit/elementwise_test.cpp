@@ -171,6 +171,20 @@ TEST_CASE("pow has the special cases of IEEE 754", "[elementwise]") {
   CHECK(exact_pow(0.999, 1000.0) == Approx(0.36769542477096406).epsilon(1e-15));
 }
 
+TEST_CASE("one power for all gives each element the bits of its own", "[elementwise]") {
+  auto x = hostile<float>(2999, 17);
+  // Cubes of 25 bits: ties between two floats.
+  for (float odd = 257; odd < 323; odd += 2) x.push_back(odd);
+  for (const float y : {0.0F, 1.0F, 2.0F, 3.0F, 0.5F, -0.5F, -1.0F, -2.0F, 2.5F}) {
+    std::vector<float> expected;
+    for (const float one : x) expected.push_back(evaluate(binary::pow, one, y));
+    at_each_level_and_end([&](isa level, guarded_end at) {
+      INFO("the power " << y << " at " << to_string(level));
+      CHECK(same_bits(applied(binary::pow, x, std::vector<float>{y}, at), expected));
+    });
+  }
+}
+
 TEST_CASE("the double logarithm is exact_log", "[elementwise]") {
   for (const double x : hostile<double>(2000, 9)) {
     const double mine = evaluate(unary::log, x), other = potl::exact_log(x);

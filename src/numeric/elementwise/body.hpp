@@ -127,10 +127,25 @@ void slope(gradient f, const typename R::element* dy, const typename R::element*
 }
 
 template <class R>
+void powers(stream<typename R::element> x, stream<typename R::element> y, typename R::element* out,
+            std::size_t count) {
+  if constexpr (!is_double<R>) {
+    if (x.step == 1 && y.step == 0) {
+      const double power = *y.data;
+      const auto loop = [&](const auto& formula) {
+        map<R>(x.data, out, count, [&](R a) { return common_power(a, power, formula); });
+      };
+      if (with_common_power<R>(power, loop)) return;
+    }
+  }
+  two_of<binary::pow, R>(x, y, out, count);
+}
+
+template <class R>
 void two(binary f, stream<typename R::element> x, stream<typename R::element> y,
          typename R::element* out, std::size_t count) {
   switch (f) {
-    case binary::pow: return two_of<binary::pow, R>(x, y, out, count);
+    case binary::pow: return powers<R>(x, y, out, count);
     case binary::logaddexp: return two_of<binary::logaddexp, R>(x, y, out, count);
     case binary::xlogy: return two_of<binary::xlogy, R>(x, y, out, count);
   }

@@ -48,5 +48,49 @@ POTL_INLINE R pow(R x, R y) {
   return select(either(equal(y, zero), equal(x, one)), one, value);
 }
 
+/// The powers that models take most: formula(|x|) is within 2^-51 of the true one, or is it. Where
+/// both ends of that distance round to one float, pow, which is within 1 ulp, rounds to it too.
+/// kind(y, formula, is_odd) for such a y; false for others.
+template <class R, class Kind>
+POTL_INLINE bool with_common_power(double y, const Kind& kind) {
+  using W = typename R::wide;
+  const W one = constant<W>(1.0);
+  if (y == 1) return kind([](W a) { return a; }), true;
+  if (y == 2) return kind([](W a) { return a * a; }), true;
+  if (y == 3) return kind([](W a) { return (a * a) * a; }), true;
+  if (y == 0.5) return kind([](W a) { return sqrt(a); }), true;
+  if (y == -0.5) return kind([=](W a) { return one / sqrt(a); }), true;
+  if (y == -1) return kind([=](W a) { return one / a; }), true;
+  if (y == -2) return kind([=](W a) { return one / (a * a); }), true;
+  return false;
+}
+
+/// x^y in float lanes, y being one of those; formula is its.
+template <class R, class Formula>
+POTL_INLINE R common_power(R x, double y, const Formula& formula) {
+  using W = typename R::wide;
+  const W up = constant<W>(0x1.0000000000004p+0), down = constant<W>(0x1.ffffffffffff8p-1);
+  const R a = magnitude(x);
+  W low[R::wides], high[R::wides];
+  for (int i = 0; i < R::wides; ++i) {
+    const W value = formula(a.widen(i));
+    low[i] = value * down;
+    high[i] = value * up;
+  }
+  R value = R::narrow(low);
+  if (any(negate(either(equal(value, R::narrow(high)), is_nan(value))))) {
+    W parts[R::wides];
+    for (int i = 0; i < R::wides; ++i) parts[i] = pow(x.widen(i), constant<W>(y));
+    return canonical(R::narrow(parts));
+  }
+  const R zero = constant<R>(0.0);
+  if (y == 1 || y == 3 || y == -1) {
+    value = select(sign_bit(x), negative(value), value);
+  } else if (y == 0.5 || y == -0.5) {
+    value = select(both(less(x, zero), less(a, infinity<R>())), quiet_nan<R>(), value);
+  }
+  return canonical(value);
+}
+
 }  // namespace
 }  // namespace potl::numeric::elementwise
