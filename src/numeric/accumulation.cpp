@@ -3,12 +3,11 @@
 
 #include <algorithm>
 #include <limits>
-#include <numeric>
 #include <string>
-#include <vector>
 
 #include <potl/core/error.hpp>
 
+#include "numeric/ieee/binary.hpp"
 #include "numeric/ranges.hpp"
 
 namespace potl::numeric {
@@ -39,21 +38,16 @@ template <class Real>
 struct multiply {
   static Real of(Real y, Real x) noexcept { return y * x; }
 };
-// The sum of equal zeros' signs: max(+0, -0) is +0 = (+0) + (-0); min(+0, -0) is -0.
 template <class Real>
 struct maximum {
   static Real of(Real y, Real x) noexcept {
-    if (y != y || x != x) return std::numeric_limits<Real>::quiet_NaN();
-    if (y == x) return y == 0 ? y + x : y;
-    return y > x ? y : x;
+    return ieee::compute(ieee_binary::maximum, y, x, add<Real>::of);
   }
 };
 template <class Real>
 struct minimum {
   static Real of(Real y, Real x) noexcept {
-    if (y != y || x != x) return std::numeric_limits<Real>::quiet_NaN();
-    if (y == x) return y == 0 ? -(-y + -x) : y;
-    return y < x ? y : x;
+    return ieee::compute(ieee_binary::minimum, y, x, add<Real>::of);
   }
 };
 
@@ -73,29 +67,6 @@ void combine_row(const Real* __restrict x, Real* __restrict y, std::int64_t coun
   for (std::int64_t i = 0; i < count; ++i) y[i] = Op::of(y[i], x[i]);
 }
 
-/// Positions sorted by index, those of equal indices in ascending order; begin[j] is where the
-/// j-th distinct index starts.
-struct lists {
-  std::vector<std::int64_t> positions;
-  std::vector<std::int64_t> begin;
-};
-
-lists sorted(std::span<const std::int64_t> index) {
-  lists out;
-  out.positions.resize(index.size());
-  std::iota(out.positions.begin(), out.positions.end(), std::int64_t{0});
-  const auto at = [&](std::int64_t k) { return index[static_cast<std::size_t>(k)]; };
-  std::sort(out.positions.begin(), out.positions.end(),
-            [&](std::int64_t a, std::int64_t b) { return at(a) != at(b) ? at(a) < at(b) : a < b; });
-  for (std::size_t k = 0; k < out.positions.size(); ++k) {
-    if (k == 0 || at(out.positions[k]) != at(out.positions[k - 1])) {
-      out.begin.push_back(static_cast<std::int64_t>(k));
-    }
-  }
-  out.begin.push_back(static_cast<std::int64_t>(out.positions.size()));
-  return out;
-}
-
 template <class Real>
 void rows(accumulation op, const accumulation_shape& shape, std::span<const std::int64_t> index,
           const Real* x, Real* y, const executor& workers) {
@@ -105,20 +76,21 @@ void rows(accumulation op, const accumulation_shape& shape, std::span<const std:
   }
   require(index.data(), shape.count, shape.rows);
   if (shape.outer == 0 || shape.count == 0 || shape.inner == 0) return;
-  const lists by_row = sorted(index);
-  const auto distinct = static_cast<std::int64_t>(by_row.begin.size()) - 1;
-  const std::int64_t cost = shape.inner * (1 + shape.count / distinct);
+  // A task takes a range of the rows, of which each gets its values one after the other.
+  const auto threads = static_cast<std::int64_t>(workers.concurrency());
+  const std::int64_t ranges = std::clamp<std::int64_t>(threads / shape.outer, 1, shape.rows);
+  const std::int64_t share = (shape.rows + ranges - 1) / ranges;
   with<Real>(op, [&]<class Op>(Op) {
-    for_ranges(workers, shape.outer * distinct, cost, [&](std::int64_t begin, std::int64_t end) {
+    const std::int64_t cost = shape.inner * shape.count / ranges;
+    for_ranges(workers, shape.outer * ranges, cost, [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t task = begin; task < end; ++task) {
-        const std::int64_t o = task / distinct;
-        const auto j = static_cast<std::size_t>(task % distinct);
-        const std::int64_t row = index[static_cast<std::size_t>(
-            by_row.positions[static_cast<std::size_t>(by_row.begin[j])])];
-        Real* target = y + (o * shape.rows + row) * shape.inner;
-        for (std::int64_t k = by_row.begin[j]; k < by_row.begin[j + 1]; ++k) {
-          const std::int64_t from = by_row.positions[static_cast<std::size_t>(k)];
-          combine_row<Op>(x + (o * shape.count + from) * shape.inner, target, shape.inner);
+        const std::int64_t o = task / ranges;
+        const std::int64_t first = task % ranges * share;
+        const Real* from = x + o * shape.count * shape.inner;
+        for (const std::int64_t row : index) {
+          if (first <= row && row - first < share)
+            combine_row<Op>(from, y + (o * shape.rows + row) * shape.inner, shape.inner);
+          from += shape.inner;
         }
       }
     });

@@ -79,7 +79,12 @@ void apply_to(complex_binary function, std::span<const Real> z, std::span<const 
     for_numbers(out.size(), workers,
                 [&](std::size_t i) { put(out, i, of(number(z, i), number(w, i))); });
   };
-  function == complex_binary::product ? each(&product_of) : each(&quotient_of);
+  // Not the functions' addresses: they would be called for each number.
+  if (function == complex_binary::product) {
+    each([](pair a, pair b) { return product_of(a, b); });
+  } else {
+    each([](pair a, pair b) { return quotient_of(a, b); });
+  }
 }
 
 template <class Real>

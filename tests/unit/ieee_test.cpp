@@ -38,6 +38,20 @@ TEST_CASE("the remainder has the sign of the divisor and fmod that of the divide
   CHECK(bits(one(ieee_binary::fmod, infinity, 2.0F)) == 0x7fc00000U);
 }
 
+TEST_CASE("a choice moves bits, of one element or of as many as there are") {
+  const std::vector<std::uint8_t> where{0, 1, 2, 0, 255};
+  const std::vector<std::uint32_t> yes{1, 2, 3, 4, 0xffc00001U}, one_no{0x80000000U};
+  const auto pool = make_thread_pool(2);
+  std::vector<std::uint32_t> out(where.size());
+  choose(where, yes, one_no, out, *pool);
+  CHECK(out == std::vector<std::uint32_t>{0x80000000U, 2, 3, 0x80000000U, 0xffc00001U});
+  std::vector<std::uint64_t> wide(where.size());
+  choose(where, std::vector<std::uint64_t>{7}, std::vector<std::uint64_t>{1, 2, 3, 4, 5}, wide,
+         *pool);
+  CHECK(wide == std::vector<std::uint64_t>{1, 7, 7, 4, 7});
+  CHECK_THROWS_AS(choose(where, yes, std::vector<std::uint32_t>(2), out, *pool), potl::exception);
+}
+
 TEST_CASE("floor division is Python's") {
   CHECK(one(ieee_binary::floor_divide, -7.0F, 2.0F) == -4.0F);
   CHECK(one(ieee_binary::floor_divide, 7.0F, 2.0F) == 3.0F);

@@ -139,6 +139,18 @@ at::Tensor index_add(const at::Tensor& self, std::int64_t dim, const at::Tensor&
   return out.index_add_(dim, index, source, alpha);
 }
 
+/// The index along `dim` where it is the same for all other dimensions (expanded over the features
+/// of a graph's nodes, say); else undefined.
+at::Tensor of_rows(const at::Tensor& index, std::int64_t dim) {
+  at::Tensor out = index;
+  for (std::int64_t axis = index.dim() - 1; axis >= 0; --axis) {
+    if (axis == dim) continue;
+    if (index.size(axis) > 1 && index.stride(axis) != 0) return {};
+    out = out.select(axis, 0);
+  }
+  return out;
+}
+
 /// self[.., index[p], ..] op= source[p]; the index may be smaller than the other two.
 void add_elements(const char* name, accumulation op, const at::Tensor& self, std::int64_t dim,
                   const at::Tensor& index, const at::Tensor& source) {
@@ -161,10 +173,17 @@ void add_elements(const char* name, accumulation op, const at::Tensor& self, std
   }
   const operator_name known{name, op == accumulation::add};
   require_one_device(known, self, index, source);
-  const at::Tensor where = checked(known, places, target.size(dim), /*wrap=*/false);
+  const at::Tensor by_row = of_rows(places, dim);
+  const at::Tensor where = checked(known, by_row.defined() ? by_row : places, target.size(dim),
+                                   /*wrap=*/false);
   const in_place result(known, target);
-  accumulate_elements(op, shape_of(target, dim, where.size(dim)), where,
-                      row_major(known, from, result.work().scalar_type()), result.work());
+  const accumulation_shape shape = shape_of(target, dim, places.size(dim));
+  const at::Tensor values = row_major(known, from, result.work().scalar_type());
+  if (by_row.defined()) {
+    accumulate_rows(op, shape, where, values, result.work());
+  } else {
+    accumulate_elements(op, shape, where, values, result.work());
+  }
   result.finish();
 }
 

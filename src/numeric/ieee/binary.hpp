@@ -28,20 +28,25 @@ POTL_INLINE Real floor_quotient(Real x, Real y, Real rest) {
   return canonical(quotient - whole > Real{0.5} ? whole + 1 : whole);
 }
 
+// Without branches, so that loops of them become vectors. Equal numbers have equal bits, but for
+// zeros: +0 has none.
 template <class Real>
 POTL_INLINE Real larger(Real x, Real y) {
-  if (x == y) return std::signbit(x) ? y : x;
-  return x > y ? x : y;
+  using one = elementwise::single<Real>;
+  const Real equal = elementwise::bit_and(one(x), one(y)).v;
+  return x == y ? equal : x > y ? x : y;
 }
 
 template <class Real>
 POTL_INLINE Real smaller(Real x, Real y) {
-  if (x == y) return std::signbit(x) ? x : y;
-  return x < y ? x : y;
+  using one = elementwise::single<Real>;
+  const Real equal = elementwise::bit_or(one(x), one(y)).v;
+  return x == y ? equal : x < y ? x : y;
 }
 
 template <class Real, class Rest>
 POTL_INLINE Real compute(ieee_binary function, Real x, Real y, const Rest& rest) {
+  constexpr Real nan = std::numeric_limits<Real>::quiet_NaN();
   const bool none = x != x || y != y;
   const Real other = x != x ? y : x;  // what fmax and fmin give when one is NaN
   switch (function) {
@@ -52,8 +57,8 @@ POTL_INLINE Real compute(ieee_binary function, Real x, Real y, const Rest& rest)
     }
     case ieee_binary::floor_divide: return floor_quotient(x, y, rest(x, y));
     case ieee_binary::trunc_divide: return canonical(std::trunc(x / y));
-    case ieee_binary::maximum: return none ? canonical(x + y) : larger(x, y);
-    case ieee_binary::minimum: return none ? canonical(x + y) : smaller(x, y);
+    case ieee_binary::maximum: return none ? nan : larger(x, y);
+    case ieee_binary::minimum: return none ? nan : smaller(x, y);
     case ieee_binary::fmax: return none ? canonical(other) : larger(x, y);
     case ieee_binary::fmin: return none ? canonical(other) : smaller(x, y);
   }

@@ -27,24 +27,72 @@ void require(bool fits) {
 
 using ieee::canonical;
 
+/// body(x at i, y at i): an element that stands for all is no load, which would keep a compiler
+/// from vectors.
+template <class Value, class Body>
+void with_each(std::span<const Value> x, std::span<const Value> y, std::size_t count,
+               const Body& body) {
+  require((x.size() == count || x.size() == 1) && (y.size() == count || y.size() == 1));
+  const auto each = [](std::span<const Value> of) {
+    return [from = of.data()](std::size_t i) { return from[i]; };
+  };
+  const auto one = [](std::span<const Value> of) {
+    return [value = of[0]](std::size_t) { return value; };
+  };
+  if (count == 0) return;
+  if (x.size() == count && y.size() == count) return body(each(x), each(y));
+  if (x.size() == count) return body(each(x), one(y));
+  if (y.size() == count) return body(one(x), each(y));
+  body(one(x), one(y));
+}
+
 /// out[i] = body(x[i], y[i])
 template <class Real, class Body>
 void each_of_two(std::span<const Real> x, std::span<const Real> y, std::span<Real> out,
                  const executor& workers, const Body& body) {
-  require((x.size() == out.size() || x.size() == 1) && (y.size() == out.size() || y.size() == 1));
-  const std::size_t x_step = x.size() == 1 ? 0 : 1;
-  const std::size_t y_step = y.size() == 1 ? 0 : 1;
-  in_parts(out.size(), workers, [&](std::size_t begin, std::size_t end) {
-    for (std::size_t i = begin; i < end; ++i) out[i] = body(x[i * x_step], y[i * y_step]);
+  with_each(x, y, out.size(), [&](const auto& of_x, const auto& of_y) {
+    in_parts(out.size(), workers, [&](std::size_t begin, std::size_t end) {
+      for (std::size_t i = begin; i < end; ++i) out[i] = body(of_x(i), of_y(i));
+    });
   });
 }
 
 template <class Real>
 void apply_to(ieee_binary function, std::span<const Real> x, std::span<const Real> y,
               std::span<Real> out, const executor& workers) {
-  const auto rest = [](Real a, Real b) { return std::fmod(a, b); };
-  each_of_two(x, y, out, workers,
-              [=](Real a, Real b) { return ieee::compute(function, a, b, rest); });
+  // A loop for each function, which a compiler can turn into vectors.
+  const auto loop = [&]<ieee_binary Function>() {
+    each_of_two(x, y, out, workers, [](Real a, Real b) {
+      return ieee::compute(Function, a, b, [](Real c, Real d) { return std::fmod(c, d); });
+    });
+  };
+  switch (function) {
+    case ieee_binary::fmod: return loop.template operator()<ieee_binary::fmod>();
+    case ieee_binary::remainder: return loop.template operator()<ieee_binary::remainder>();
+    case ieee_binary::floor_divide: return loop.template operator()<ieee_binary::floor_divide>();
+    case ieee_binary::trunc_divide: return loop.template operator()<ieee_binary::trunc_divide>();
+    case ieee_binary::maximum: return loop.template operator()<ieee_binary::maximum>();
+    case ieee_binary::minimum: return loop.template operator()<ieee_binary::minimum>();
+    case ieee_binary::fmax: return loop.template operator()<ieee_binary::fmax>();
+    case ieee_binary::fmin: return loop.template operator()<ieee_binary::fmin>();
+  }
+}
+
+template <class Word>
+void choose_from(std::span<const std::uint8_t> where, std::span<const Word> yes,
+                 std::span<const Word> no, std::span<Word> out, const executor& workers) {
+  require(where.size() == out.size());
+  const std::uint8_t* chosen = where.data();
+  const auto pick = [](std::uint8_t from_yes, Word a, Word b) {
+    // Without a branch: a processor cannot foresee a mask.
+    const auto mask = static_cast<Word>(Word{0} - static_cast<Word>(from_yes != 0));
+    return static_cast<Word>((a & mask) | (b & ~mask));
+  };
+  with_each(yes, no, out.size(), [&](const auto& a, const auto& b) {
+    in_parts(out.size(), workers, [&](std::size_t begin, std::size_t end) {
+      for (std::size_t i = begin; i < end; ++i) out[i] = pick(chosen[i], a(i), b(i));
+    });
+  });
 }
 
 template <class Real>
@@ -124,6 +172,17 @@ void apply(ieee_binary function, std::span<const float> x, std::span<const float
 void apply(ieee_binary function, std::span<const double> x, std::span<const double> y,
            std::span<double> out, const executor& workers) {
   apply_to(function, x, y, out, workers);
+}
+
+void choose(std::span<const std::uint8_t> where, std::span<const std::uint32_t> yes,
+            std::span<const std::uint32_t> no, std::span<std::uint32_t> out,
+            const executor& workers) {
+  choose_from(where, yes, no, out, workers);
+}
+void choose(std::span<const std::uint8_t> where, std::span<const std::uint64_t> yes,
+            std::span<const std::uint64_t> no, std::span<std::uint64_t> out,
+            const executor& workers) {
+  choose_from(where, yes, no, out, workers);
 }
 
 void soft_shrink(std::span<const float> x, double lambda, std::span<float> out,

@@ -6,9 +6,9 @@
 // their position k along `count`, each by one rounded operation: y = y op x. Elements that no index
 // names keep their bits. Same bits for any number of threads.
 // Maxima and minima: a NaN wins and is canonical; of zeros with different signs +0 is larger.
-// Assumes round-to-nearest without flush-to-zero. Cost: rows are sorted by index (n log n
-// comparisons); element by element it is one pass, in which each [outer] (or part of [inner]) is
-// one task: a single long row runs in one thread.
+// Assumes round-to-nearest without flush-to-zero. Cost: one pass. Whole rows are shared out among
+// threads by index, each of which reads all indices; element by element each [outer] (or part of
+// [inner]) is one task: a single long row runs in one thread.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Operations with one exact definition for which libraries have several implementations: square
-// roots, remainders, maxima, gates, evenly spaced values.
+// roots, remainders, maxima, gates, choices, evenly spaced values.
 //
 // Claims: the same bits everywhere. Each result is the exact one, rounded once, except where a
 // formula is given: there every operation is rounded for itself, in the order written.
@@ -45,6 +45,14 @@ void apply(ieee_binary function, std::span<const float> x, std::span<const float
            std::span<float> out, const executor& workers);
 void apply(ieee_binary function, std::span<const double> x, std::span<const double> y,
            std::span<double> out, const executor& workers);
+
+/// out[i] = where[i] != 0 ? yes[i] : no[i], of any bits.
+void choose(std::span<const std::uint8_t> where, std::span<const std::uint32_t> yes,
+            std::span<const std::uint32_t> no, std::span<std::uint32_t> out,
+            const executor& workers);
+void choose(std::span<const std::uint8_t> where, std::span<const std::uint64_t> yes,
+            std::span<const std::uint64_t> no, std::span<std::uint64_t> out,
+            const executor& workers);
 
 /// Bounds are rounded to the element type; lambda is finite there.
 void soft_shrink(std::span<const float> x, double lambda, std::span<float> out,
