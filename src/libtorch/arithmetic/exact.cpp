@@ -20,13 +20,17 @@
 #include <ATen/ops/clamp_max_ops.h>
 #include <ATen/ops/clamp_min_ops.h>
 #include <ATen/ops/clamp_ops.h>
+#include <ATen/ops/clone_ops.h>
 #include <ATen/ops/copy_ops.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
 #include <ATen/ops/index_copy_ops.h>
 #include <ATen/ops/scatter_ops.h>
 #include <ATen/ops/where.h>
 #include <ATen/ops/zeros.h>
 #include <c10/core/WrapDimMinimal.h>
+
+#include <potl/numeric/detail/transposition.hpp>
 
 namespace potl::libtorch::dispatch {
 namespace {
@@ -101,11 +105,56 @@ void register_views(registrar& r) {
           "book-keeping");
 }
 
+/// Copies where matrices are turned on the way: between channels last and channels first, or of a
+/// transposed operand. Of dimensions that are neighbours on both sides nothing but their product
+/// matters. False, and nothing done, for any other copy.
+bool turned(const at::Tensor& from, const at::Tensor& to) {
+  struct dimension {
+    std::int64_t size, from, to;
+  };
+  std::vector<dimension> all;
+  for (std::int64_t dim = 0; dim < from.dim(); ++dim) {
+    if (from.size(dim) > 1) all.push_back({from.size(dim), from.stride(dim), to.stride(dim)});
+  }
+  std::sort(all.begin(), all.end(),
+            [](const dimension& a, const dimension& b) { return a.to > b.to; });
+  std::vector<dimension> merged;
+  for (const dimension& next : all) {
+    if (!merged.empty() && merged.back().from == next.size * next.from &&
+        merged.back().to == next.size * next.to) {
+      merged.back() = {merged.back().size * next.size, next.from, next.to};
+    } else {
+      merged.push_back(next);
+    }
+  }
+  if (merged.size() < 2 || merged.size() > 3) return false;
+  const dimension &columns = merged[merged.size() - 2], &rows = merged.back();
+  const std::int64_t size = rows.size * columns.size;
+  if (rows.to != 1 || columns.from != 1 || rows.from != columns.size) return false;
+  if (merged.size() == 3 && (merged[0].from != size || merged[0].to != size)) return false;
+  const auto count = [](std::int64_t number) { return static_cast<std::size_t>(number); };
+  numeric::transpose(
+      count(from.numel() / size), count(rows.size), count(columns.size),
+      {static_cast<const std::uint32_t*>(from.const_data_ptr()), count(from.numel())},
+      {static_cast<std::uint32_t*>(to.mutable_data_ptr()), count(from.numel())}, executor());
+  return true;
+}
+at::Tensor clone(keys_t keys, const at::Tensor& x, std::optional<at::MemoryFormat> format) {
+  // What takes longer than to look at it.
+  constexpr std::int64_t worth_it = 4096;
+  if (x.numel() >= worth_it && x.itemsize() == 4 && x.device().is_cpu() &&
+      x.layout() == c10::kStrided && !x.is_conj() && !x.is_neg()) {
+    const at::Tensor out = at::empty_like(x, {}, format);
+    if (out.strides() != x.strides() && turned(x, out)) return out;
+  }
+  return at::_ops::clone::redispatch(keys & below, x, format);
+}
+
 void register_copies(registrar& r) {
   const char* copies = "copies; conversions between types round once";
   r.stock<passed_on<at::_ops::copy_>::call>("copy_", copies);
-  r.exact({"clone",
-           "_to_copy",
+  r.stock<clone>("clone", copies);
+  r.exact({"_to_copy",
            "fill_.Scalar",
            "fill_.Tensor",
            "fill.Scalar",
@@ -253,8 +302,8 @@ at::Tensor& index_copy_to(keys_t keys, const at::Tensor& self, std::int64_t dim,
 void register_indexing(registrar& r) {
   r.exact({"index.Tensor", "index.Tensor_out", "_unsafe_index.Tensor", "index_select",
            "index_select.out", "gather", "gather.out", "take", "take.out", "masked_select",
-           "masked_select.out", "embedding", "where.self", "where.self_out", "nonzero",
-           "nonzero.out", "nonzero_static", "nonzero_static.out"},
+           "masked_select.out", "embedding", "nonzero", "nonzero.out", "nonzero_static",
+           "nonzero_static.out"},
           "gathers");
   r.exact({"masked_fill_.Scalar", "masked_fill_.Tensor", "masked_fill.Scalar", "masked_fill.Tensor",
            "masked_scatter_", "masked_scatter", "index_fill_.int_Scalar", "index_fill_.int_Tensor",

@@ -252,6 +252,32 @@ three group_norm_backward(const at::Tensor& dy, const at::Tensor& x, const at::T
   return {as_type_of(dx, x), as_type_of(dweight, weight), as_type_of(dbias, weight)};
 }
 
+/// How a batch norm takes its operands: with channels last every place is a sample, and the
+/// elements of a channel follow one another in the same order.
+struct channelwise {
+  channelwise(operator_name of, const at::Tensor& x, c10::ScalarType computed)
+      : name(of),
+        type(computed),
+        format(is_on_device(x) ? at::MemoryFormat::Contiguous : x.suggest_memory_format()) {
+    const std::int64_t places = product(x.sizes(), 2, x.dim());
+    const bool is_last = format != at::MemoryFormat::Contiguous;
+    batch = is_last ? x.size(0) * places : x.size(0);
+    size = is_last ? 1 : places;
+  }
+  at::Tensor take(const at::Tensor& x) const {
+    require_plain(name, x);
+    require_float(name, x, type);
+    return x.to(type).contiguous(format);
+  }
+  at::Tensor make_like(const at::Tensor& x) const {
+    return at::empty(x.sizes(), x.options().dtype(type), format);
+  }
+  operator_name name;
+  c10::ScalarType type;
+  at::MemoryFormat format;
+  std::int64_t batch, size;
+};
+
 three batch_norm(const at::Tensor& x, const optional_tensor& weight, const optional_tensor& bias,
                  const optional_tensor& running_mean, const optional_tensor& running_variance,
                  bool training, double momentum, double epsilon) {
@@ -260,23 +286,24 @@ three batch_norm(const at::Tensor& x, const optional_tensor& weight, const optio
   TORCH_CHECK(x.dim() >= 2, name.text, ": the input needs at least 2 dimensions");
   const std::int64_t channels = x.size(1);
   const c10::ScalarType type = compute_type(name, x.scalar_type());
-  const at::Tensor from = row_major(name, x, type);
+  const channelwise order(name, x, type);
+  const at::Tensor from = order.take(x);
   const at::Tensor scale = given(name, weight, type, channels);
   const at::Tensor shift = given(name, bias, type, channels);
   const bool has_running = running_mean.has_value() && running_mean->defined() &&
                            running_variance.has_value() && running_variance->defined();
   TORCH_CHECK(training || has_running,
               "Expected running_mean and running_var to be defined when training=False");
-  const at::Tensor y = make_beside(x, x.sizes(), type);
+  const at::Tensor y = order.make_like(x);
   const at::Tensor mean = make_beside(x, {channels}, type);
   const at::Tensor reciprocal = make_beside(x, {channels}, type);
   const auto compute = [&](const at::Tensor& old_mean, const at::Tensor& old_variance) {
     with_real(type, [&](auto zero) {
       using Real = decltype(zero);
       numeric::batch_norm_forward<Real> work;
-      work.batch = x.size(0);
+      work.batch = order.batch;
       work.channels = channels;
-      work.size = product(x.sizes(), 2, x.dim());
+      work.size = order.size;
       work.epsilon = epsilon;
       work.momentum = momentum;
       work.training = training;
@@ -320,14 +347,15 @@ three batch_norm_backward(const at::Tensor& dy, const at::Tensor& x, const optio
                      saved_reciprocal);
   const std::int64_t channels = x.size(1);
   const c10::ScalarType type = compute_type(name, x.scalar_type());
-  const at::Tensor gradient = row_major(name, dy, type);
-  const at::Tensor from = row_major(name, x, type);
+  const channelwise order(name, x, type);
+  const at::Tensor gradient = order.take(dy);
+  const at::Tensor from = order.take(x);
   const at::Tensor scale = given(name, weight, type, channels);
   const at::Tensor centre = given(name, training ? saved_mean : running_mean, type, channels);
   at::Tensor factor = given(name, training ? saved_reciprocal : running_variance, type, channels);
   TORCH_CHECK(centre.defined() && factor.defined(), name.text, ": the statistics are missing");
   if (!training) factor = (factor + epsilon).sqrt().reciprocal();
-  at::Tensor dx = make_if(wanted[0], x, x.sizes(), type);
+  at::Tensor dx = wanted[0] ? order.make_like(x) : at::Tensor();
   const at::Tensor dweight = make_if(wanted[1], x, {channels}, type);
   const at::Tensor dbias = make_if(wanted[2], x, {channels}, type);
   // Out of training the gradient of x is one product for each element.
@@ -341,10 +369,9 @@ three batch_norm_backward(const at::Tensor& dy, const at::Tensor& x, const optio
   with_real(type, [&](auto zero) {
     using Real = decltype(zero);
     run(x, numeric::batch_norm_backward<Real>{
-               x.size(0), channels, product(x.sizes(), 2, x.dim()), training || apart,
-               read<Real>(gradient), read<Real>(from), read<Real>(centre), read<Real>(factor),
-               read<Real>(scale), apart ? nullptr : write<Real>(dx), write<Real>(dweight),
-               write<Real>(dbias)});
+               order.batch, channels, order.size, training || apart, read<Real>(gradient),
+               read<Real>(from), read<Real>(centre), read<Real>(factor), read<Real>(scale),
+               apart ? nullptr : write<Real>(dx), write<Real>(dweight), write<Real>(dbias)});
   });
   const at::Tensor out = as_type_of(dx, x);
   return {out.defined() ? out.contiguous(x.suggest_memory_format()) : out,

@@ -1,15 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// Remainders, rounded quotients, maxima of two, evenly spaced values (numeric/detail/ieee.hpp).
+// Remainders, rounded quotients, maxima of two, choices, evenly spaced values
+// (numeric/detail/ieee.hpp).
 #include <potl/numeric/detail/ieee.hpp>
 
+#include <array>
 #include <cmath>
+#include <cstdint>
 #include <string>
 
 #include <ATen/ScalarOps.h>
 #include <ATen/core/Tensor.h>
+#include <ATen/native/TypeProperties.h>
 #include <ATen/ops/arange_ops.h>
 #include <ATen/ops/div.h>
 #include <ATen/ops/div_ops.h>
+#include <ATen/ops/empty_like.h>
 #include <ATen/ops/floor_divide_ops.h>
 #include <ATen/ops/fmax_ops.h>
 #include <ATen/ops/fmin_ops.h>
@@ -17,6 +22,7 @@
 #include <ATen/ops/maximum_ops.h>
 #include <ATen/ops/minimum_ops.h>
 #include <ATen/ops/remainder_ops.h>
+#include <ATen/ops/where_ops.h>
 
 #include "elements.hpp"
 #include "registrar.hpp"
@@ -73,6 +79,42 @@ Tensor clamp(const Tensor& x, const std::optional<Tensor>& low, const std::optio
 Tensor clamp_min(const Tensor& x, const Tensor& low) { return x.maximum(low); }
 Tensor clamp_max(const Tensor& x, const Tensor& high) { return x.minimum(high); }
 
+template <class Word>
+void choose(const Tensor& condition, const Tensor& x, const Tensor& y, const Tensor& out) {
+  const auto words = [](const Tensor& of) {
+    return std::span<const Word>(static_cast<const Word*>(of.const_data_ptr()),
+                                 static_cast<std::size_t>(of.numel()));
+  };
+  const std::span<Word> to(static_cast<Word*>(out.mutable_data_ptr()),
+                           static_cast<std::size_t>(out.numel()));
+  numeric::choose({static_cast<const std::uint8_t*>(condition.const_data_ptr()), to.size()},
+                  words(x), words(y), to, executor());
+}
+
+/// torch's kernel branches at each element. This one has the same bits, and takes what lies in one
+/// order in memory, or is a number for all.
+Tensor where(keys_t keys, const Tensor& condition, const Tensor& x, const Tensor& y) {
+  const auto stays = [&](const Tensor& of) {
+    return of.device().is_cpu() && of.layout() == c10::kStrided && !of.is_conj() && !of.is_neg();
+  };
+  const auto fits = [&](const Tensor& of) {
+    return of.dim() == 0 ||
+           (of.sizes() == condition.sizes() && of.strides() == condition.strides());
+  };
+  const std::array both{x, y};
+  const c10::ScalarType type = at::native::result_type(both);
+  const std::size_t width = c10::elementSize(type);
+  if (condition.scalar_type() != at::kBool || !condition.is_non_overlapping_and_dense() ||
+      !stays(condition) || !stays(x) || !stays(y) || !fits(x) || !fits(y) ||
+      (width != 4 && width != 8)) {
+    return at::_ops::where_self::redispatch(keys & below, condition, x, y);
+  }
+  const Tensor out = at::empty_like(condition, at::TensorOptions(type));
+  (width == 4 ? choose<std::uint32_t> : choose<std::uint64_t>)(condition, x.to(type), y.to(type),
+                                                               out);
+  return out;
+}
+
 /// Calls fill(span) for row-major memory of the type that `out` computes in.
 template <class Fill>
 Tensor& filled(const char* name, Tensor& out, const Fill& fill) {
@@ -126,6 +168,7 @@ void register_quotients(registrar& r) {
   r.kernel<exact_of<ops::minimum, ieee_binary::minimum>>("minimum", larger, {"minimum.out"});
   r.kernel<exact_of<ops::fmax, ieee_binary::fmax>>("fmax", larger, {"fmax.out"});
   r.kernel<exact_of<ops::fmin, ieee_binary::fmin>>("fmin", larger, {"fmin.out"});
+  r.kernel<where>("where.self", "a selection of bits", {"where.self_out"});
   const char* both = "minimum and maximum";
   r.kernel<clamp>("clamp.Tensor", both, {"clamp_.Tensor", "clamp.Tensor_out"});
   r.kernel<clamp_min>("clamp_min.Tensor", both, {"clamp_min_.Tensor", "clamp_min.Tensor_out"});

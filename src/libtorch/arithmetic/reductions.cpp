@@ -7,6 +7,7 @@
 #include <bitset>
 #include <cmath>
 #include <limits>
+#include <numeric>
 #include <vector>
 
 #include <ATen/TensorOperators.h>
@@ -121,8 +122,44 @@ Tensor reduced(reduction kind, const arranged& in, c10::ScalarType wide) {
   return y;
 }
 
+/// The order in memory of the dimensions of a transposed operand, or of one with channels last, if
+/// it leaves those to reduce in theirs: the results do not care for that of the others, and the
+/// operand needs no copy. Else empty.
+std::vector<std::int64_t> order_of(const Tensor& x, optional_dims dims) {
+  if (!dims.has_value() || dims->empty() || is_on_device(x)) return {};
+  if (x.is_contiguous() || !x.is_non_overlapping_and_dense()) return {};
+  std::vector<std::int64_t> order(static_cast<std::size_t>(x.dim()));
+  std::iota(order.begin(), order.end(), std::int64_t{0});
+  std::stable_sort(order.begin(), order.end(),
+                   [&](std::int64_t a, std::int64_t b) { return x.stride(a) > x.stride(b); });
+  const auto reduced = at::dim_list_to_bitset(*dims, order.size());
+  std::int64_t last = -1;
+  for (const std::int64_t dim : order) {
+    if (!reduced[static_cast<std::size_t>(dim)]) continue;
+    if (dim < last) return {};
+    last = dim;
+  }
+  return order;
+}
+
 Tensor reduce_to(const char* name, reduction kind, const Tensor& x, optional_dims dims,
                  bool keepdim, c10::ScalarType type) {
+  if (const std::vector<std::int64_t> order = order_of(x, dims); !order.empty()) {
+    const auto reduced = at::dim_list_to_bitset(*dims, order.size());
+    std::vector<std::int64_t> back(order.size()), over, gone;
+    for (std::size_t at = 0; at < order.size(); ++at) {
+      const std::int64_t dim = order[at];
+      back[static_cast<std::size_t>(dim)] = static_cast<std::int64_t>(at);
+      if (!reduced[static_cast<std::size_t>(dim)]) continue;
+      over.push_back(static_cast<std::int64_t>(at));
+      gone.push_back(dim);
+    }
+    const Tensor in_order = x.permute(order);
+    if (in_order.is_contiguous()) {
+      const Tensor y = reduce_to(name, kind, in_order, over, true, type).permute(back);
+      return (keepdim ? y : y.squeeze(gone)).contiguous();
+    }
+  }
   const c10::ScalarType wide = compute_type(name, type);
   if (is_on_device(x)) {
     // Those that are others of changed signs.

@@ -40,11 +40,14 @@ void resample_there(const tap_table& table, std::int64_t outer, std::int64_t inn
 at::Tensor resampled(const char* name, const at::Tensor& input, std::vector<tap_table> tables,
                      bool is_gradient) {
   const c10::ScalarType type = compute_type(name, input.scalar_type());
-  at::Tensor x = row_major(on_devices(name), input, type);
   const auto dims = static_cast<std::int64_t>(tables.size());
+  // With channels last the places lie in the same order, each with all of its channels.
+  const bool is_last = dims == input.dim() - 2 && !is_on_device(input) &&
+                       input.suggest_memory_format() != at::MemoryFormat::Contiguous;
+  at::Tensor x = row_major(on_devices(name), is_last ? input.movedim(1, -1) : input, type);
   for (std::int64_t step = 0; step < dims; ++step) {
     const std::int64_t axis = is_gradient ? step : dims - 1 - step;
-    const std::int64_t dim = input.dim() - dims + axis;
+    const std::int64_t dim = input.dim() - dims + axis - (is_last ? 1 : 0);
     tap_table& table = tables[static_cast<std::size_t>(axis)];
     if (is_gradient) table = numeric::transposed(table);
     TORCH_CHECK(x.size(dim) == table.inputs, name, ": dimension ", dim, " has size ", x.size(dim),
@@ -65,7 +68,8 @@ at::Tensor resampled(const char* name, const at::Tensor& input, std::vector<tap_
     }
     x = y;
   }
-  return rounded_to(x, input.scalar_type()).contiguous(input.suggest_memory_format());
+  const at::Tensor out = rounded_to(x, input.scalar_type());
+  return is_last ? out.movedim(-1, 1) : out.contiguous(input.suggest_memory_format());
 }
 
 enum class filter { nearest, nearest_exact, linear, cubic, smooth_linear, smooth_cubic };

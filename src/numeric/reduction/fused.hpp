@@ -166,6 +166,37 @@ void normalize(const typename R::element* x, typename R::element mean,
 }
 
 template <class R>
+void normalize_columns(const typename R::element* x, const typename R::element* m,
+                       const typename R::element* r, const typename R::element* w,
+                       const typename R::element* b, typename R::element* y, std::size_t rows,
+                       std::size_t count) {
+  const R one = constant<R>(1.0), none = constant<R>(-0.0);
+  for (std::size_t row = 0; row < rows; ++row, x += count, y += count) {
+    each<R>(count, [&](std::size_t i, std::size_t lanes) {
+      const R h = (load<R>(x + i, lanes) - load<R>(m + i, lanes)) * load<R>(r + i, lanes);
+      const R weight = w == nullptr ? one : load<R>(w + i, lanes);
+      const R bias = b == nullptr ? none : load<R>(b + i, lanes);
+      store(canonical(fma(h, weight, bias)), y + i, lanes);
+    });
+  }
+}
+
+template <class R>
+void slope_columns(const typename R::element* dy, const typename R::element* x,
+                   const typename R::element* m, const typename R::element* r,
+                   const typename R::element* a, const typename R::element* b,
+                   const typename R::element* factor, typename R::element* dx, std::size_t rows,
+                   std::size_t count) {
+  for (std::size_t row = 0; row < rows; ++row, dy += count, x += count, dx += count) {
+    each<R>(count, [&](std::size_t i, std::size_t lanes) {
+      const R h = (load<R>(x + i, lanes) - load<R>(m + i, lanes)) * load<R>(r + i, lanes);
+      const R slope = (load<R>(dy + i, lanes) - load<R>(a + i, lanes)) - h * load<R>(b + i, lanes);
+      store(canonical(slope * load<R>(factor + i, lanes)), dx + i, lanes);
+    });
+  }
+}
+
+template <class R>
 void moments(const typename R::element* x, typename R::element epsilon, std::size_t count,
              typename R::element* mean, typename R::element* reciprocal) {
   using Real = typename R::element;
@@ -199,19 +230,12 @@ void normalize_slope(const typename R::element* dy, const typename R::element* x
 template <class R>
 void normalize_backward(const typename R::element* dy, const typename R::element* x,
                         typename R::element mean, typename R::element reciprocal,
-                        const typename R::element* w, std::size_t size, typename R::element* dx,
-                        std::size_t count) {
+                        const typename R::element* w, typename R::element* dx, std::size_t count) {
   using Real = typename R::element;
   using S = single<Real>;
   const R m(mean), r(reciprocal), one = constant<R>(1.0);
-  // The weight of element i is w[i / size].
   const auto weight = [&](std::size_t i, std::size_t lanes) {
-    if (w == nullptr) return one;
-    if (size == 1) return load<R>(w + i, lanes);
-    Real each_weight[R::lanes];
-    for (std::size_t j = 0; j < R::lanes; ++j)
-      each_weight[j] = w[(i + (j < lanes ? j : lanes - 1)) / size];
-    return R::load(each_weight);
+    return w == nullptr ? one : load<R>(w + i, lanes);
   };
   const auto gradient_at = [&](std::size_t i, std::size_t lanes) {
     return load<R>(dy + i, lanes) * weight(i, lanes);
@@ -234,12 +258,21 @@ void normalize_backward(const typename R::element* dy, const typename R::element
 }
 
 template <class R>
-constexpr kernels<typename R::element> kernels_of{
-    &rows<R>,           &columns<R>,          &pieces<R>,
-    &terms<R>,          &softmax<R>,          &log_softmax<R>,
-    &logsumexp<R>,      &softmax_backward<R>, &log_softmax_backward<R>,
-    &normalize<R>,      &moments<R>,          &normalize_backward<R>,
-    &normalize_slope<R>};
+constexpr kernels<typename R::element> kernels_of{&rows<R>,
+                                                  &columns<R>,
+                                                  &pieces<R>,
+                                                  &terms<R>,
+                                                  &softmax<R>,
+                                                  &log_softmax<R>,
+                                                  &logsumexp<R>,
+                                                  &softmax_backward<R>,
+                                                  &log_softmax_backward<R>,
+                                                  &normalize<R>,
+                                                  &moments<R>,
+                                                  &normalize_backward<R>,
+                                                  &normalize_slope<R>,
+                                                  &normalize_columns<R>,
+                                                  &slope_columns<R>};
 
 }  // namespace
 }  // namespace potl::numeric::reductions

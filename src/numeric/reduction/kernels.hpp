@@ -64,12 +64,19 @@ struct kernels {
                     Real* y, std::size_t count);
   /// Mean and 1 / sqrt(variance + epsilon) of a contiguous row.
   void (*moments)(const Real* x, Real epsilon, std::size_t count, Real* mean, Real* reciprocal);
-  /// The gradient of a contiguous row; w as above, but for groups repeated `size` times each.
-  void (*normalize_backward)(const Real* dy, const Real* x, Real m, Real r, const Real* w,
-                             std::size_t size, Real* dx, std::size_t count);
+  /// The gradient of a contiguous row; w is an array of `count` or null.
+  void (*normalize_backward)(const Real* dy, const Real* x, Real m, Real r, const Real* w, Real* dx,
+                             std::size_t count);
   /// ((dy - a) - h b) factor, h = (x - m) r.
   void (*normalize_slope)(const Real* dy, const Real* x, Real m, Real r, Real a, Real b,
                           Real factor, Real* dx, std::size_t count);
+  /// The same two of `rows` contiguous rows, with one of each number for each column; w and b are
+  /// arrays or null.
+  void (*normalize_columns)(const Real* x, const Real* m, const Real* r, const Real* w,
+                            const Real* b, Real* y, std::size_t rows, std::size_t count);
+  void (*slope_columns)(const Real* dy, const Real* x, const Real* m, const Real* r, const Real* a,
+                        const Real* b, const Real* factor, Real* dx, std::size_t rows,
+                        std::size_t count);
 };
 
 using both_kernels = kernels_of_both<kernels>;

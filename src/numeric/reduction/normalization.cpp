@@ -52,7 +52,7 @@ void layer_backward(const layer_norm_backward<Real>& w, const executor& workers)
   for_items(rows, count, workers, [&](std::size_t first, std::size_t last) {
     for (std::size_t row = first; row < last; ++row) {
       const std::size_t at = row * count;
-      kernel.normalize_backward(w.dy + at, w.x + at, w.mean[row], w.reciprocal[row], w.weight, 1,
+      kernel.normalize_backward(w.dy + at, w.x + at, w.mean[row], w.reciprocal[row], w.weight,
                                 w.dx + at, count);
     }
   });
@@ -164,10 +164,14 @@ void group_backward(const group_norm_backward<Real>& w, const executor& workers)
   }
   if (w.dx == nullptr) return;
   for_items(d.batch * groups, count, workers, [&](std::size_t first, std::size_t last) {
+    std::vector<Real> weight(w.weight == nullptr ? 0 : count);
     for (std::size_t item = first; item < last; ++item) {
+      for (std::size_t i = 0; i < weight.size(); i += d.size)
+        std::fill_n(weight.begin() + static_cast<std::ptrdiff_t>(i), d.size,
+                    w.weight[item % groups * wide + i / d.size]);
       const std::size_t at = item * count;
       kernel.normalize_backward(w.dy + at, w.x + at, w.mean[item], w.reciprocal[item],
-                                shifted(w.weight, item % groups * wide), d.size, w.dx + at, count);
+                                weight.empty() ? nullptr : weight.data(), w.dx + at, count);
     }
   });
 }
@@ -192,6 +196,13 @@ void channel_sums(term kind, const operands<Real>& o, const dimensions& d, Real*
     for (std::size_t c = first; c < last; ++c)
       out[c] = sums.sum(kind, of_channel(o, d, c), d.channels * d.size);
   });
+}
+
+/// rows(first, last) for samples of which each channel has one element.
+template <class Rows>
+void for_samples(const dimensions& d, const executor& workers, const Rows& rows) {
+  for_items(d.batch, d.channels, workers,
+            [&](std::size_t first, std::size_t last) { rows(first * d.channels, last - first); });
 }
 
 /// Whether each channel is worked on from its sums to its results, while it is in the caches.
@@ -250,7 +261,12 @@ void batch_forward(const batch_norm_forward<Real>& w, const executor& workers) {
     for (std::size_t c = 0; c < d.channels; ++c)
       reciprocal[c] = canonical(Real{1} / std::sqrt(w.running_variance[c] + epsilon));
   }
-  if (w.y != nullptr && !together) {
+  if (w.y != nullptr && d.size == 1) {
+    for_samples(d, workers, [&](std::size_t at, std::size_t rows) {
+      kernel.normalize_columns(w.x + at, mean.data(), reciprocal.data(), w.weight, w.bias, w.y + at,
+                               rows, d.channels);
+    });
+  } else if (w.y != nullptr && !together) {
     for_items(d.batch * d.channels, d.size, workers, [&](std::size_t first, std::size_t last) {
       for (std::size_t item = first; item < last; ++item)
         apply(item / d.channels, item % d.channels);
@@ -279,14 +295,16 @@ void batch_backward(const batch_norm_backward<Real>& w, const executor& workers)
   const operands<Real> values{w.dy, nullptr, nullptr, nullptr, false};
   const operands<Real> products{w.dy, w.x, w.mean, w.reciprocal, false};
   const auto& kernel = active<Real>();
+  const auto factor = [&](std::size_t c) {
+    return w.weight == nullptr ? w.reciprocal[c] : w.reciprocal[c] * w.weight[c];
+  };
   const auto apply = [&](std::size_t n, std::size_t c) {
     const std::size_t at = d.at(n, c);
-    const Real factor = w.weight == nullptr ? w.reciprocal[c] : w.reciprocal[c] * w.weight[c];
     if (w.training) {
       kernel.normalize_slope(w.dy + at, w.x + at, w.mean[c], w.reciprocal[c], dbias[c] / count,
-                             dweight[c] / count, factor, w.dx + at, d.size);
+                             dweight[c] / count, factor(c), w.dx + at, d.size);
     } else {
-      kernel.normalize(w.dy + at, Real{0}, factor, nullptr, nullptr, true, w.dx + at, d.size);
+      kernel.normalize(w.dy + at, Real{0}, factor(c), nullptr, nullptr, true, w.dx + at, d.size);
     }
   };
   if (one_by_one(d, workers)) {
@@ -301,6 +319,24 @@ void batch_backward(const batch_norm_backward<Real>& w, const executor& workers)
   if (dbias != nullptr) channel_sums<Real>(term::value, values, d, dbias, workers);
   if (dweight != nullptr) channel_sums<Real>(term::weighted, products, d, dweight, workers);
   if (w.dx == nullptr) return;
+  if (d.size == 1) {
+    std::vector<Real> a(d.channels), b(d.channels), factors(d.channels);
+    for (std::size_t c = 0; c < d.channels; ++c) {
+      factors[c] = factor(c);
+      if (!w.training) continue;
+      a[c] = dbias[c] / count;
+      b[c] = dweight[c] / count;
+    }
+    return for_samples(d, workers, [&](std::size_t at, std::size_t rows) {
+      if (w.training) {
+        kernel.slope_columns(w.dy + at, w.x + at, w.mean, w.reciprocal, a.data(), b.data(),
+                             factors.data(), w.dx + at, rows, d.channels);
+      } else {
+        kernel.normalize_columns(w.dy + at, a.data(), factors.data(), nullptr, nullptr, w.dx + at,
+                                 rows, d.channels);
+      }
+    });
+  }
   for_items(d.batch * d.channels, d.size, workers, [&](std::size_t first, std::size_t last) {
     for (std::size_t item = first; item < last; ++item) apply(item / d.channels, item % d.channels);
   });

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <numeric>
+#include <vector>
+
+#include <potl/core/error.hpp>
+#include <potl/numeric/detail/transposition.hpp>
+
+#include "catch.hpp"
+
+using namespace potl::numeric;
+
+TEST_CASE("matrices of any size are turned", "[transposition]") {
+  const auto pool = make_thread_pool(3);
+  for (const std::size_t height : {1U, 3U, 16U, 33U, 400U})
+    for (const std::size_t width : {1U, 15U, 16U, 17U, 250U}) {
+      INFO(height << " x " << width);
+      constexpr std::size_t batch = 2;
+      const std::size_t size = height * width;
+      std::vector<std::uint32_t> x(batch * size), out(batch * size), want(batch * size);
+      std::iota(x.begin(), x.end(), 7U);
+      for (std::size_t i = 0; i < x.size(); ++i)
+        want[i / size * size + i % width * height + i % size / width] = x[i];
+      transpose(batch, height, width, x, out, *pool);
+      CHECK(out == want);
+    }
+}
+
+TEST_CASE("operands that do not fit the shape are refused", "[transposition]") {
+  const std::vector<std::uint32_t> x(6);
+  std::vector<std::uint32_t> out(6);
+  CHECK_THROWS_AS(transpose(1, 2, 4, x, out, inline_executor()), potl::exception);
+}
