@@ -10,12 +10,10 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/full_like.h>
-#include <ATen/ops/logical_and.h>
 #include <ATen/ops/logical_or.h>
 #include <ATen/ops/scalar_tensor.h>
 #include <ATen/ops/sigmoid.h>
 #include <ATen/ops/where.h>
-#include <ATen/ops/zeros_like.h>
 
 #include "elements.hpp"
 #include "registrar.hpp"
@@ -162,7 +160,7 @@ Tensor hardsigmoid(const Tensor& x) {
   return rounded_to(ramp(widened("hardsigmoid", x)).div_(6), result_type(x));
 }
 Tensor hardsigmoid_backward(const Tensor& dy, const Tensor& x) {
-  return at::where(at::logical_and(x > -3, x < 3), dy / 6, Scalar(0));
+  return hardtanh_backward(dy / 6, x, -3, 3);
 }
 Tensor hardswish(const Tensor& x) {
   const Tensor wide = widened("hardswish", x);
@@ -171,7 +169,7 @@ Tensor hardswish(const Tensor& x) {
 Tensor hardswish_backward(const Tensor& dy, const Tensor& x) {
   const Tensor wide = widened("hardswish_backward", dy);
   const Tensor middle = widened("hardswish_backward", x).div(3).add_(0.5).mul_(wide);
-  const Tensor dx = at::where(x < -3, at::zeros_like(wide), at::where(x <= 3, middle, wide));
+  const Tensor dx = at::where(x < -3, Scalar(0), at::where(x <= 3, middle, wide));
   return rounded_to(dx, result_type(dy));
 }
 

@@ -64,10 +64,10 @@ at::Tensor mse_backward(const at::Tensor& dy, const at::Tensor& x, const at::Ten
 at::Tensor smooth_l1(const at::Tensor& x, const at::Tensor& y, std::int64_t reduction,
                      double beta) {
   const pair p("smooth_l1_loss", x, y);
-  const at::Tensor z = at::abs(p.a - p.b);
+  const at::Tensor z = (p.a - p.b).abs_();
   if (beta == 0) return rounded_to(reduced(z, reduction), p.result);
-  return rounded_to(reduced(at::where(z < beta, z * 0.5 * z / beta, z - 0.5 * beta), reduction),
-                    p.result);
+  const at::Tensor near = (z * 0.5).mul_(z).div_(beta);
+  return rounded_to(reduced(at::where(z < beta, near, z - 0.5 * beta), reduction), p.result);
 }
 
 at::Tensor smooth_l1_backward(const at::Tensor& dy, const at::Tensor& x, const at::Tensor& y,
@@ -75,22 +75,22 @@ at::Tensor smooth_l1_backward(const at::Tensor& dy, const at::Tensor& x, const a
   const pair p("smooth_l1_loss_backward", x, y);
   const at::Tensor z = p.a - p.b;
   const at::Tensor slope = beta == 0 ? z.sign() : at::where(z.abs() < beta, z / beta, z.sign());
-  return rounded_to(slope * share(x, reduction) * dy.to(p.type), p.result);
+  return rounded_to(slope.mul(share(x, reduction)).mul_(dy.to(p.type)), p.result);
 }
 
 at::Tensor huber(const at::Tensor& x, const at::Tensor& y, std::int64_t reduction, double delta) {
   TORCH_CHECK(delta > 0, "huber_loss does not support non-positive values for delta.");
   const pair p("huber_loss", x, y);
-  const at::Tensor z = at::abs(p.a - p.b);
-  return rounded_to(
-      reduced(at::where(z < delta, z * 0.5 * z, (z - 0.5 * delta) * delta), reduction), p.result);
+  const at::Tensor z = (p.a - p.b).abs_();
+  const at::Tensor near = (z * 0.5).mul_(z), far = (z - 0.5 * delta).mul_(delta);
+  return rounded_to(reduced(at::where(z < delta, near, far), reduction), p.result);
 }
 
 at::Tensor huber_backward(const at::Tensor& dy, const at::Tensor& x, const at::Tensor& y,
                           std::int64_t reduction, double delta) {
   const pair p("huber_loss_backward", x, y);
-  const at::Tensor slope = at::clamp(p.a - p.b, -delta, delta);
-  return rounded_to(slope * share(x, reduction) * dy.to(p.type), p.result);
+  const at::Tensor slope = (p.a - p.b).clamp_(-delta, delta);
+  return rounded_to(slope.mul(share(x, reduction)).mul_(dy.to(p.type)), p.result);
 }
 
 at::Tensor cross_entropy(const at::Tensor& x, const at::Tensor& y, const optional_tensor& weight,

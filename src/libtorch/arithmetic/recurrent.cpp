@@ -9,9 +9,9 @@
 #include <ATen/ops/cat.h>
 #include <ATen/ops/linear.h>
 #include <ATen/ops/mm.h>
+#include <ATen/ops/mul.h>
 #include <ATen/ops/sigmoid.h>
 #include <ATen/ops/sigmoid_backward.h>
-#include <ATen/ops/stack.h>
 #include <ATen/ops/tanh.h>
 #include <ATen/ops/tanh_backward.h>
 #include <ATen/ops/zeros_like.h>
@@ -24,7 +24,10 @@ namespace potl::libtorch::dispatch {
 namespace {
 
 constexpr std::int64_t lstm_mode = 2;
+/// Input, forget, cell and output gate, and the cell.
+constexpr std::int64_t parts_of_a_step = 5;
 
+using tensors = std::vector<at::Tensor>;
 using layer_result = std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor>;
 using layer_gradients =
     std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor>;
@@ -57,26 +60,28 @@ layer_result layer(const at::Tensor& input, const at::Tensor& w_input, const at:
   const bool keep = train || c10::GradMode::is_enabled();
   at::Tensor h = hx.reshape({batch, hidden});
   at::Tensor c = cx.reshape({batch, hidden});
-  std::vector<at::Tensor> outputs(static_cast<std::size_t>(steps));
-  // Gates after their functions, and the cell, of each step in the order of the steps.
-  std::vector<at::Tensor> kept;
+  const at::Tensor output = make({steps, batch, hidden}, input.scalar_type());
+  // Gates after their functions, and the cell, of each step in the order of the steps: each of them
+  // in one piece, as all of the work on single elements wants it.
+  const at::Tensor workspace =
+      make({keep ? steps : 1, parts_of_a_step, batch, hidden}, input.scalar_type());
+  const tensors outputs = output.unbind(0), of_input = gates_of_input.unbind(0);
   for (std::int64_t k = 0; k < steps; ++k) {
-    const std::int64_t time = time_of(k, steps, reverse);
+    const auto time = static_cast<std::size_t>(time_of(k, steps, reverse));
     const at::Tensor gates =
-        at::linear(h, w_hidden, if_true(has_biases, b_hidden)).add_(gates_of_input[time]);
-    const auto part = [&](std::int64_t i) { return gates.narrow(1, i * hidden, hidden); };
-    const at::Tensor in = at::sigmoid(part(0));
-    const at::Tensor forget = at::sigmoid(part(1));
-    const at::Tensor cell = at::tanh(part(2));
-    const at::Tensor out = at::sigmoid(part(3));
-    c = (forget * c).add_(in * cell);
-    h = out * at::tanh(c);
-    outputs[static_cast<std::size_t>(time)] = h;
-    if (keep) kept.push_back(at::cat({in, forget, cell, out, c}, 1));
+        at::linear(h, w_hidden, if_true(has_biases, b_hidden)).add_(of_input[time]);
+    const at::Tensor now = workspace[keep ? k : 0];
+    now.narrow(0, 0, 4).copy_(gates.view({batch, 4, hidden}).transpose(0, 1));
+    now.narrow(0, 0, 2).sigmoid_();
+    const tensors part = now.unbind(0);
+    const at::Tensor &in = part[0], &forget = part[1], &cell = part[2], &out = part[3];
+    cell.tanh_();
+    out.sigmoid_();
+    at::Tensor next = part[4];
+    c = at::add_out(next, forget * c, in * cell);
+    h = outputs[time];
+    at::mul_out(h, out, at::tanh(c));
   }
-  const at::Tensor workspace = kept.empty() ? make({0}, input.scalar_type()) : at::stack(kept);
-  const at::Tensor output =
-      outputs.empty() ? make({0, batch, hidden}, input.scalar_type()) : at::stack(outputs);
   return {output, h.clone().view(hx.sizes()), c.clone().view(cx.sizes()), workspace};
 }
 
@@ -99,39 +104,48 @@ layer_gradients layer_backward(const at::Tensor& input, const at::Tensor& w_inpu
   require_lstm(mode, batch_sizes);
   const std::int64_t steps = input.size(0);
   const std::int64_t batch = input.size(1);
-  TORCH_CHECK(workspace.size(0) == steps,
+  TORCH_CHECK(workspace.dim() == 4 && workspace.size(0) == steps,
               "mkldnn_rnn_layer_backward: the forward pass kept nothing");
-  const at::Tensor d_out = value_or_undefined(d_output);
+  const auto each = [](const at::Tensor& of) { return of.defined() ? of.unbind(0) : tensors(); };
+  const tensors d_outs = each(value_or_undefined(d_output)), outputs = each(output);
+  const tensors parts = each(workspace), states = each(at::tanh(workspace.select(1, 4)));
   at::Tensor dh = value_or_undefined(d_hy);
   at::Tensor dc = value_or_undefined(d_cy);
   if (dh.defined()) dh = dh.reshape({batch, hidden});
   if (dc.defined()) dc = dc.reshape({batch, hidden});
-  std::vector<at::Tensor> d_gates_of_input(static_cast<std::size_t>(steps));
+  const at::Tensor d_gates = make({steps, batch, 4 * hidden}, input.scalar_type());
+  const tensors d_gates_of = each(d_gates);
   at::Tensor dw_hidden, db_hidden;
   for (std::int64_t k = steps - 1; k >= 0; --k) {
-    const std::int64_t time = time_of(k, steps, reverse);
-    const auto part = [&](std::int64_t i) { return workspace[k].narrow(1, i * hidden, hidden); };
-    const at::Tensor in = part(0), forget = part(1), cell = part(2), out = part(3);
-    const at::Tensor before =
-        k == 0 ? cx.reshape({batch, hidden}) : workspace[k - 1].narrow(1, 4 * hidden, hidden);
+    const auto time = static_cast<std::size_t>(time_of(k, steps, reverse));
+    const auto step = static_cast<std::size_t>(k);
+    const tensors part = parts[step].unbind(0);
+    const at::Tensor &in = part[0], &forget = part[1], &cell = part[2], &out = part[3];
+    const at::Tensor before = k == 0 ? cx.reshape({batch, hidden}) : parts[step - 1][4];
     const at::Tensor h_before =
-        k == 0 ? hx.reshape({batch, hidden}) : output[time_of(k - 1, steps, reverse)];
-    if (d_out.defined()) dh = plus(d_out[time], dh);
-    const at::Tensor state = at::tanh(part(4));
+        k == 0 ? hx.reshape({batch, hidden})
+               : outputs[static_cast<std::size_t>(time_of(k - 1, steps, reverse))];
+    if (!d_outs.empty()) dh = plus(d_outs[time], dh);
+    const at::Tensor& state = states[step];
     const at::Tensor d_gate_out = dh.defined() ? dh * state : at::zeros_like(state);
     if (dh.defined()) dc = plus(dc, at::tanh_backward(dh * out, state));
     if (!dc.defined()) dc = at::zeros_like(state);
-    const at::Tensor gates =
-        at::cat({at::sigmoid_backward(dc * cell, in), at::sigmoid_backward(dc * before, forget),
+    at::Tensor gates = d_gates_of[time];
+    at::cat_out(gates,
+                {at::sigmoid_backward(dc * cell, in), at::sigmoid_backward(dc * before, forget),
                  at::tanh_backward(dc * in, cell), at::sigmoid_backward(d_gate_out, out)},
                 1);
-    d_gates_of_input[static_cast<std::size_t>(time)] = gates;
     dw_hidden = plus(dw_hidden, at::mm(gates.t(), h_before));
-    if (has_biases) db_hidden = plus(db_hidden, gates.sum(0));
     dh = at::mm(gates, w_hidden);
     dc = dc * forget;
   }
-  const at::Tensor gates = at::stack(d_gates_of_input).view({steps * batch, 4 * hidden});
+  if (has_biases) {
+    const tensors sums = each(d_gates.sum(1));
+    for (std::int64_t k = steps - 1; k >= 0; --k) {
+      db_hidden = plus(db_hidden, sums[static_cast<std::size_t>(time_of(k, steps, reverse))]);
+    }
+  }
+  const at::Tensor gates = d_gates.view({steps * batch, 4 * hidden});
   const at::Tensor flat = input.reshape({steps * batch, input.size(2)});
   return {at::mm(gates, w_input).view(input.sizes()),
           at::mm(gates.t(), flat),
