@@ -4,13 +4,13 @@
 // is one element, which follows itself, the place before and, between different labels, the one
 // before that.
 #include <algorithm>
-#include <cstdlib>
 #include <limits>
 #include <tuple>
 #include <vector>
 
 #include <ATen/ops/arange.h>
 #include <ATen/ops/cat.h>
+#include <ATen/ops/empty_like.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/logsumexp.h>
 #include <ATen/ops/stack.h>
@@ -27,22 +27,14 @@ using at::Tensor;
 
 constexpr double impossible = -std::numeric_limits<double>::infinity();
 
-/// Moved by `steps` places to later ones, or to earlier ones when that is negative.
-Tensor moved(const Tensor& x, std::int64_t steps) {
-  const std::int64_t count = x.size(1), away = std::min(std::abs(steps), count);
-  const Tensor nothing = at::full({x.size(0), away}, impossible, x.options());
-  if (steps < 0) return at::cat({x.narrow(1, away, count - away), nothing}, 1);
-  return at::cat({nothing, x.narrow(1, 0, count - away)}, 1);
-}
-
 /// The targets of a batch with blanks around their labels, as [samples, places].
 class alignments {
  public:
   alignments(const char* name, const Tensor& logs, const Tensor& targets, c10::IntArrayRef frames,
-             c10::IntArrayRef lengths, std::int64_t blank)
-      : type_(logs.scalar_type()) {
-    TORCH_CHECK(type_ == at::kFloat || type_ == at::kDouble, name,
-                ": log_probs must be float32 or float64, not ", type_);
+             c10::IntArrayRef lengths, std::int64_t blank) {
+    const c10::ScalarType type = logs.scalar_type();
+    TORCH_CHECK(type == at::kFloat || type == at::kDouble, name,
+                ": log_probs must be float32 or float64, not ", type);
     TORCH_CHECK(logs.dim() == 3, name, ": log_probs must be [frames, samples, classes]");
     const std::int64_t samples = logs.size(1), classes = logs.size(2);
     const bool is_one_row = targets.dim() == 1;
@@ -52,7 +44,7 @@ class alignments {
                     static_cast<std::int64_t>(lengths.size()) == samples,
                 name, ": a length of the input and of the target is expected for each sample");
     TORCH_CHECK(blank >= 0 && blank < classes, name, ": blank must be in label range");
-    logs_ = row_major(name, logs, type_);
+    logs_ = row_major(name, logs, type);
     const Tensor all = row_major(name, targets, at::kLong);
     std::int64_t longest = 0, total = 0;
     for (std::size_t i = 0; i < lengths.size(); ++i) {
@@ -89,28 +81,33 @@ class alignments {
                         1) &
                 (place % 2 == 1);
     is_start_ = (place < 2).expand_as(labels_);
+    of_places_ = logs_.gather(2, labels_of_frames());
   }
 
   std::int64_t frames() const { return logs_.size(0); }
   std::int64_t places() const { return labels_.size(1); }
   const Tensor& log_probabilities() const { return logs_; }
 
-  /// Of each place's label in a frame.
-  Tensor of_frame(std::int64_t t) const { return logs_.select(0, t).gather(1, labels_); }
+  /// Of each place's label, for each frame: [frames, samples, places].
+  const Tensor& of_places() const { return of_places_; }
 
   /// Of all beginnings that end at a place, for each frame: [samples, frames, places].
   Tensor beginnings() const {
+    if (frames() == 0) return at::full({labels_.size(0), 0, places()}, impossible, logs_.options());
+    // The frame before, behind two places that nothing comes from.
+    const Tensor before = at::full({labels_.size(0), places() + 2}, impossible, logs_.options());
+    const auto from = [&](std::int64_t steps) { return before.narrow(1, 2 - steps, places()); };
+    const Tensor x = from(0), one = from(1), two = from(2);
     std::vector<Tensor> out;
-    for (std::int64_t t = 0; t < frames(); ++t) {
-      if (t == 0) {
-        out.push_back(at::where(is_start_, of_frame(t), impossible));
-        continue;
+    for (const Tensor& logs : of_places_.unbind(0)) {
+      if (out.empty()) {
+        out.push_back(at::where(is_start_, logs, impossible));
+      } else {
+        const Tensor skipped = at::where(can_skip_, two, impossible);
+        out.push_back(logs + at::logsumexp(at::stack({x, one, skipped}), 0));
       }
-      const Tensor& x = out.back();
-      const Tensor skipped = at::where(can_skip_, moved(x, 2), impossible);
-      out.push_back(of_frame(t) + at::logsumexp(at::stack({x, moved(x, 1), skipped}), 0));
+      x.copy_(out.back());
     }
-    if (out.empty()) return at::full({labels_.size(0), 0, places()}, impossible, logs_.options());
     return at::stack(out, 1);
   }
 
@@ -125,31 +122,44 @@ class alignments {
     return -at::where(last_.squeeze(1) < 0, without, sum);
   }
 
-  /// Calls body(t, ends) from the last frame to the first, with the sums of all ends that begin at
-  /// a place.
-  template <class Body>
-  void for_each_end(const Body& body) const {
-    Tensor x = at::full(labels_.sizes(), impossible, logs_.options());
-    const Tensor skips = can_skip_.to(type_);
-    for (std::int64_t t = frames() - 1; t >= 0; --t) {
-      const Tensor from_later = at::where(moved(skips, -2) == 1, moved(x, -2), impossible);
-      const Tensor sums = at::logsumexp(at::stack({x, moved(x, -1), from_later}), 0);
-      const Tensor logs = of_frame(t);
-      x = at::where(last_ == t, at::where(is_end_, logs, impossible), logs + sums);
-      body(t, x);
+  /// Of all ends that begin at a place, for each frame: [frames, samples, places].
+  Tensor ends() const {
+    const std::int64_t count = places(), away = std::min<std::int64_t>(count, 2);
+    // The frame behind, before two places that nothing leads to.
+    const Tensor later = at::full({labels_.size(0), count + 2}, impossible, logs_.options());
+    const auto from = [&](std::int64_t steps) { return later.narrow(1, steps, count); };
+    const Tensor x = from(0), one = from(1), two = from(2);
+    const Tensor skips = at::cat({can_skip_.narrow(1, away, count - away),
+                                  at::full({labels_.size(0), away}, false, can_skip_.options())},
+                                 1);
+    const std::vector<Tensor> logs = of_places_.unbind(0), is_last = is_last_frame().unbind(0),
+                              starts = at::where(is_end_, of_places_, impossible).unbind(0);
+    const Tensor out = at::empty_like(of_places_);
+    const std::vector<Tensor> each = out.unbind(0);
+    for (std::size_t t = each.size(); t-- > 0;) {
+      const Tensor skipped = at::where(skips, two, impossible);
+      const Tensor sums = at::logsumexp(at::stack({x, one, skipped}), 0);
+      x.copy_(at::where(is_last[t], starts[t], logs[t] + sums));
+      each[t].copy_(x);
     }
+    return out;
   }
 
-  /// Adds a value of each place to that of its label.
+  /// Adds a value of each place to that of its label: [frames, samples, classes].
   Tensor by_label(const Tensor& values) const {
-    const Tensor zeros = at::full({logs_.size(1), logs_.size(2)}, 0.0, logs_.options());
-    return zeros.scatter_add(1, labels_, values);
+    return at::full(logs_.sizes(), 0.0, logs_.options()).scatter_add(2, labels_of_frames(), values);
   }
-  Tensor is_frame(std::int64_t t) const { return last_ >= t; }
+  /// Which frames a sample has: [frames, samples, 1].
+  Tensor is_frame() const { return last_ >= numbers_of_frames(); }
 
  private:
-  c10::ScalarType type_;
-  Tensor logs_, labels_, ends_, last_, is_end_, is_start_, can_skip_;
+  Tensor labels_of_frames() const { return labels_.expand({frames(), -1, -1}); }
+  Tensor numbers_of_frames() const {
+    return at::arange(frames(), last_.options()).view({-1, 1, 1});
+  }
+  Tensor is_last_frame() const { return last_ == numbers_of_frames(); }
+
+  Tensor logs_, labels_, ends_, last_, is_end_, is_start_, can_skip_, of_places_;
 };
 
 std::tuple<Tensor, Tensor> ctc(const Tensor& logs, const Tensor& targets, c10::IntArrayRef frames,
@@ -166,17 +176,12 @@ Tensor ctc_backward(const Tensor& dy, const Tensor& logs, const Tensor& targets,
   const alignments all("ctc_loss_backward", logs, targets, frames, lengths, blank);
   const Tensor& x = all.log_probabilities();
   const Tensor loss = losses.unsqueeze(1);
-  const Tensor gradient = dy.unsqueeze(1);
-  const Tensor out = at::full(x.sizes(), 0.0, x.options());
-  all.for_each_end([&](std::int64_t t, const Tensor& ends) {
-    const Tensor together = beginnings.select(1, t) + ends;
-    const Tensor expected =
-        at::where(together == impossible, 0.0 * loss, (together + loss - all.of_frame(t)).exp());
-    Tensor slope = (x.select(0, t).exp() - all.by_label(expected)) * gradient;
-    if (zero_infinity) slope = at::where(loss == -impossible, 0.0, slope);
-    out.select(0, t).copy_(at::where(all.is_frame(t), slope, 0.0));
-  });
-  return out;
+  const Tensor together = beginnings.transpose(0, 1) + all.ends();
+  const Tensor expected =
+      at::where(together == impossible, 0.0 * loss, (together + loss - all.of_places()).exp());
+  Tensor slope = (x.exp() - all.by_label(expected)) * dy.unsqueeze(1);
+  if (zero_infinity) slope = at::where(loss == -impossible, 0.0, slope);
+  return at::where(all.is_frame(), slope, 0.0);
 }
 
 std::vector<std::int64_t> numbers(const Tensor& lengths) {

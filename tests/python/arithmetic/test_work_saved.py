@@ -182,3 +182,17 @@ def test_a_step_of_an_lstm_has_few_operators() -> None:
         count(2)
         per_step = (count(12) - count(2)) / 10
     assert per_step < 110  # 98 with torch 2.13; 122 where each part is copied for itself
+
+
+def test_a_frame_of_ctc_has_few_operators() -> None:
+    targets, lengths = torch.tensor([[1, 2, 2], [3, 1, 0]]), torch.tensor([3, 2])
+
+    def count(frames: int) -> int:
+        logs = drawn(frames, 2, 5).log_softmax(-1).requires_grad_()
+        times = torch.full((2,), frames)
+        return sum(ran(lambda: F.ctc_loss(logs, targets, times, lengths).backward()).values())
+
+    with potl.deterministic():
+        count(4)
+        per_frame = (count(14) - count(4)) / 10
+    assert per_frame < 100  # 69 with torch 2.13; 180 where a frame shifts the one before by copies
