@@ -54,10 +54,16 @@ def interleaved(
 
 
 def outside_and_inside(
-    work: Callable[[], object], mode: str, *, times: int, rounds: int, most: int = 0
+    work: Callable[[], object],
+    mode: str,
+    *,
+    times: int,
+    rounds: int,
+    most: int = 0,
+    clock: Callable[[Callable[[], object]], float] = timed,
 ) -> Ratio:
-    """The time of calls outside of `potl.deterministic(mode)` over that inside. Entering the mode
-    and the first call of a block are not timed.
+    """The time of calls outside of `potl.deterministic(mode)` over that inside, by `clock`.
+    Entering the mode and the first call of a block are not timed.
     """
     import potl
 
@@ -67,7 +73,7 @@ def outside_and_inside(
 
     def outside() -> float:
         work()
-        return timed(block)
+        return clock(block)
 
     def inside() -> float:
         with potl.deterministic(mode):
