@@ -242,6 +242,7 @@ class Job:
             code_differences,
             describe,
             differences,
+            layer_differences,
             order_differences,
             without_code,
         )
@@ -267,7 +268,9 @@ class Job:
         agreed = {key: value for key, value in fields["task"].items() if key in own}
         set_here, set_there = own.pop("settings"), agreed.pop("settings", None)
         found += list(code_differences(agreed, own))
-        found += list(differences(without_code(agreed), without_code(own)))
+        other_recipe = list(differences(without_code(agreed), without_code(own)))
+        found += other_recipe
+        found += list(layer_differences(agreed, task))
         found += list(order_differences(agreed, task))
         if core.arithmetic == _arithmetic.STOCK:  # no other depends on them
             found += list(setting_differences(set_there, set_here))
@@ -294,7 +297,7 @@ class Job:
             found += list(batch_differences(session, core))
             if start is not None:  # code that makes them may look at the state, and change it
                 session.restore(start)
-        if not weights:
+        if not weights or other_recipe:  # whose options are in the state, too
             return found
         if session.step == 0 and session.capture().digest() != core.initial_state:
             found.append(

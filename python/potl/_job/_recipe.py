@@ -46,6 +46,7 @@ def describe(task: Task, build: Any) -> Description:
     return {
         "class": type(task).__qualname__,
         "model": _model(task.model),
+        "layers": _layers(task.model),
         "optimizers": [_optimizer(optimizer) for optimizer in task.optimizers],
         "stepped": _stepped(task),
         "schedulers": [_scheduler(scheduler) for scheduler in task.schedulers],
@@ -125,9 +126,19 @@ def order_differences(agreed: Mapping[str, _core.Json], task: Task) -> Iterator[
             )
 
 
+def layer_differences(agreed: Mapping[str, _core.Json], task: Task) -> Iterator[str]:
+    """One sentence if the layers have other options. Jobs of earlier builds do not say which."""
+    if agreed.get("layers") not in (None, _layers(task.model)):
+        yield (
+            "the layers of the model have other options than agreed, such as the p of a dropout or "
+            "a stride: compare print(task.model), and any configuration that build() reads"
+        )
+
+
 def without_code(of: Description) -> Description:
     """What `differences` compares."""
-    return {key: value for key, value in of.items() if key not in ("code", "sources", "stepped")}
+    apart = ("code", "sources", "stepped", "layers")
+    return {key: value for key, value in of.items() if key not in apart}
 
 
 Options: TypeAlias = "list[list[dict[str, object]]]"
@@ -251,6 +262,18 @@ def _model(model: nn.Module) -> Description:
         "parameters": count,
         "structure": hashlib.sha256(_core.canonical_json(rows)).hexdigest(),
     }
+
+
+def _layers(model: nn.Module) -> str:
+    """A digest of what torch's layers, and others that do as they do, declare to be constant: no
+    tensor has these options, and a configuration file may bring them.
+    """
+    rows = [
+        [prefix, {str(name): _plain(vars(module).get(name)) for name in names}]
+        for prefix, module in modules_of(model)
+        if (names := getattr(type(module), "__constants__", ()))
+    ]
+    return hashlib.sha256(_core.canonical_json(rows)).hexdigest()
 
 
 def _optimizer(optimizer: torch.optim.Optimizer) -> Description:

@@ -248,6 +248,28 @@ def test_who_steps_the_parameters_in_another_order_is_told():
         assert job.replace(task=task).differences(session) == []
 
 
+def dropped(p):
+    """As a configuration file may bring it: neither the code nor a tensor has it."""
+
+    def build():
+        return tasks.task(tasks.mlp(nn.Dropout(p)))
+
+    return build
+
+
+def test_who_has_layers_with_other_options_is_told():
+    job = create(dropped(0.1))
+    with Session.open(dropped(0.1), seed=7, job=job) as session:
+        assert job.differences(session) == []
+    with Session.open(dropped(0.2), seed=7, job=job) as session:
+        (said,) = job.differences(session)
+        assert said.startswith("the layers of the model have other options than agreed, such as ")
+        assert said.endswith("and any configuration that build() reads")
+        # Jobs of earlier builds do not say it.
+        task = {k: v for k, v in job.core.fields()["task"].items() if k != "layers"}
+        assert job.replace(task=task).differences(session) == []
+
+
 def test_a_task_with_other_numbers_of_optimizers_can_be_opened_and_is_named():
     job = create(tasks.several)
     with Session.open(tasks.plain, seed=7, job=job) as session:
@@ -342,7 +364,7 @@ def test_an_option_that_chooses_a_kernel_says_what_to_do():
     job = create(tasks.plain)
     with Session.open(tasks.plain, seed=7, job=job) as session:
         session.task.optimizers[0].param_groups[0]["foreach"] = True
-        said, _ = job.differences(session)  # the other: the initial state has the option too
+        (said,) = job.differences(session)  # and not that the initial state has the option too
     assert said.startswith("optimizers/0/groups/0/foreach is True, agreed was None: ")
     assert said.endswith("give the optimizer the agreed value")
 
