@@ -73,6 +73,7 @@ def as_own_job(job: Job | str | os.PathLike[str], run: object) -> Job:
     if (
         isinstance(job, (str, os.PathLike))
         and isinstance(folder, (str, os.PathLike))
+        and Path(folder).is_dir()  # if it is none, whoever opens the run says so
         # The folder of the name, too: a link there leads where the trainer likes.
         and any(
             Path(os.path.realpath(one)).is_relative_to(os.path.realpath(folder))

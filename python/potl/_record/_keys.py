@@ -10,7 +10,7 @@ from pathlib import Path
 
 from .. import _core
 from .._base._durable import state_folder
-from .._base._errors import MalformedError, UsageError
+from .._base._errors import MalformedError, PotlError, StorageError, UsageError
 from ._keygen import write_pair, write_private
 
 _log = logging.getLogger("potl")
@@ -47,7 +47,11 @@ def of_referee() -> _core.SigningKey:
     """
     folder = state_folder()
     path = folder / "referee.pem"
-    _core.create_directory(str(folder))
+    try:
+        _core.create_directory(str(folder))
+    except PotlError as error:
+        remedy = "name one with --referee-key, in Python Referee(key=), or set XDG_STATE_HOME"
+        raise StorageError(f"there is no place for the referee's key: {error}", remedy) from error
     with (folder / "referee.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # another process may be making it
         is_new = not path.exists()

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from .. import _core
-from .._base._errors import StorageError, UsageError
+from .._base._errors import MissingError, StorageError, UsageError
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,11 @@ def remember(
         document = None if challenge.document is None else bytes.fromhex(challenge.document)
         nonce = bytes.fromhex(challenge.nonce)
         asked = (nonce, challenge.checks, challenge.time, document)
-    return _memory(_core.remember(str(path), job_id, commitment, asked))
+    try:
+        return _memory(_core.remember(str(path), job_id, commitment, asked))
+    except (StorageError, MissingError) as error:  # missing: its folder, which cannot be made
+        remedy = "name a file of your own with ledger= (--ledger), or set XDG_STATE_HOME"
+        raise StorageError(f"the challenge cannot be remembered: {error}", remedy) from error
 
 
 def recall(path: Path, *, job_id: bytes) -> Memory:

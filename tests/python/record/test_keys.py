@@ -102,6 +102,14 @@ def test_a_key_object_is_taken_as_it_is(tmp_path: Path) -> None:
     assert _keys.for_run(key, tmp_path) is key
 
 
+def test_a_referee_without_a_state_directory_is_told_to_name_a_key(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", "/proc/none")  # nobody can make a folder there
+    with pytest.raises(potl.StorageError, match=r"no place for the referee's key: .*--referee-key"):
+        _keys.of_referee()
+
+
 def test_referees_that_begin_at_once_have_one_key(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

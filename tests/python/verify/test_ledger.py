@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from potl import UsageError
+from potl import StorageError, UsageError
 from potl._verify import _ledger
 
 JOB = bytes(range(32))
@@ -91,6 +91,12 @@ def test_the_default_path_follows_the_state_directory_and_the_job(
 ) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     assert _ledger.default_path(JOB) == tmp_path / "potl" / "jobs" / f"{JOB.hex()}.json"
+
+
+def test_who_cannot_write_a_ledger_is_told_where_to_have_one() -> None:
+    # Nobody can make a folder there, as in a home that is read only.
+    with pytest.raises(StorageError, match=r"remembered: .*--ledger\), or set XDG_STATE_HOME"):
+        add(Path("/proc/none/ledger.json"))
 
 
 def test_what_is_on_disk_is_known(tmp_path: Path) -> None:

@@ -72,6 +72,14 @@ def test_a_link_in_the_run_directory_is_the_trainer_s_too(tmp_path: Path) -> Non
         potl.verify(tmp_path / "run", job=link, commitment="note.txt")
 
 
+def test_a_file_in_the_place_of_a_run_is_no_run_directory(honest: Delivery, tmp_path: Path) -> None:
+    """And nothing lies in it: who names the job twice is told of the run."""
+    job = tmp_path / "job.json"
+    honest.job.write(job)
+    with pytest.raises(potl.UsageError, match="there is no run directory"):
+        potl.verify(job, job=job, commitment=honest.commitment, task=tasks.build)
+
+
 def test_the_trainer_s_copy_of_the_job_is_not_the_client_s(
     honest: Delivery, tmp_path: Path
 ) -> None:
