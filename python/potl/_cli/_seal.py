@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -94,7 +95,8 @@ def _unseal(
     from .._seal._unseal import unseal
 
     order = unseal(sealed, folder, key=open_with)
-    words = ["potl", "record", order.task, "runs/1", "--job", "job.json", "--key", "../trainer.pem"]
+    key = os.path.relpath("trainer.pem", folder)  # the command is for within the folder
+    words = ["potl", "record", order.task, "runs/1", "--job", "job.json", "--key", key]
     words += ["--", *order.arguments] if order.arguments else []
 
     def show(console: Console) -> None:

@@ -8,6 +8,7 @@ import hashlib
 import json
 import os
 import random
+import re
 import shutil
 import stat
 import subprocess
@@ -503,6 +504,9 @@ def test_the_command_line_names_what_follows(
     shown = capsys.readouterr().out
     assert f"cd '{there}/an order' && potl record a.b:c runs/1 --job job.json" in shown
     assert "-- 'two words'" in shown and "\x1b" not in shown
+    # The key is where the trainer stands now, and the command is for within the folder.
+    (name,) = re.findall(r"--key (\S+)", shown)
+    assert (there / "an order" / name).resolve() == Path("trainer.pem").resolve()
     assert "11 more files" in shown and "not proven" in shown
     assert _cli.run(words) == 2
     capsys.readouterr()
