@@ -31,6 +31,9 @@ A task is named `module:function`; the current directory is importable. Every co
   standard error;
 - `--debug`: a traceback beside the error's one line.
 
+If the task's module parses a command line, give it last, behind `--`, and give the same to every
+command: `potl record trainer:build runs/1 --job job.json -- --lr 0.1`.
+
 Progress is drawn on standard error, and only on a terminal.
 
 | exit code | meaning |

@@ -91,10 +91,11 @@ def other_bits(core: _core.Job, own: Sequence[str]) -> str:
         if here != there:
             return (
                 f"step {step} ends in other bits on this machine than on the one that made the "
-                f"job, of the same code and data{other_machine(core)}. If a step uses something of "
-                "another file, such as a teacher's weights, compare the files, or make the teacher "
-                "a part of the model. What compute_loss or step computes outside of torch depends "
-                "on the machine: compute it in torch or in integers, or use a machine like that one"
+                f"job, of the same code and data{other_machine(core)}. If build() or a step uses "
+                "another file, such as a configuration or a teacher's weights, compare the files, "
+                "or make the teacher a part of the model. What compute_loss or step computes "
+                "outside of torch depends on the machine: compute it in torch or in integers, or "
+                "use a machine like that one"
             )
     return ""
 
