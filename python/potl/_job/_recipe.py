@@ -127,12 +127,18 @@ def order_differences(agreed: Mapping[str, _core.Json], task: Task) -> Iterator[
 
 
 def layer_differences(agreed: Mapping[str, _core.Json], task: Task) -> Iterator[str]:
-    """One sentence if the layers have other options. Jobs of earlier builds do not say which."""
-    if agreed.get("layers") not in (None, _layers(task.model)):
-        yield (
-            "the layers of the model have other options than agreed, such as the p of a dropout or "
-            "a stride: compare print(task.model), and any configuration that build() reads"
-        )
+    """A sentence for each option of layers that is another one. Jobs of earlier builds have none,
+    and those of another torch may lack some.
+    """
+    there = agreed.get("layers")
+    if not isinstance(there, Mapping):
+        return
+    for name, own in _layers(task.model).items():
+        if there.get(name, own) != own:
+            yield (
+                f"{name} is not as agreed in all layers: compare print(task.model), and any "
+                "configuration that build() reads"
+            )
 
 
 def without_code(of: Description) -> Description:
@@ -264,16 +270,20 @@ def _model(model: nn.Module) -> Description:
     }
 
 
-def _layers(model: nn.Module) -> str:
-    """A digest of what torch's layers, and others that do as they do, declare to be constant: no
-    tensor has these options, and a configuration file may bring them.
+def _layers(model: nn.Module) -> dict[str, str]:
+    """What torch's layers, and others that do as they do, declare to be constant: no tensor has
+    these options, and a configuration file may bring them. Of each name a digest, as other versions
+    of torch have other names.
     """
-    rows = [
-        [prefix, {str(name): _plain(vars(module).get(name)) for name in names}]
-        for prefix, module in modules_of(model)
-        if (names := getattr(type(module), "__constants__", ()))
-    ]
-    return hashlib.sha256(_core.canonical_json(rows)).hexdigest()
+    found: dict[str, list[_core.Json]] = {}
+    for prefix, module in modules_of(model):
+        for name in getattr(type(module), "__constants__", ()):
+            value = _plain(vars(module).get(name))
+            found.setdefault(f"{type(module).__qualname__}.{name}", []).append([prefix, value])
+    return {
+        name: hashlib.sha256(_core.canonical_json(rows)).hexdigest()[:16]
+        for name, rows in sorted(found.items())
+    }
 
 
 def _optimizer(optimizer: torch.optim.Optimizer) -> Description:
