@@ -25,12 +25,13 @@ void audit_chain(const audit_input& in, audit_log& log) {
     unfinished(in, log, "transcript.chain", where + "the log breaks off: " + run.tail_problem);
   }
   if (in.commitment) {
+    const std::string why = "; the log was changed, or the commitment is that of another run";
     const checkpoint_note& note = in.commitment->note.note;
     if (note.size != run.records) {
       wrong("the commitment covers " + counted(note.size, "record") + ", the log has " +
-            std::to_string(run.records));
+            std::to_string(run.records) + why);
     } else if (note.root != run.root) {
-      wrong("the records do not hash to the committed root");
+      wrong("the records do not hash to the committed root" + why);
     }
     if (in.commitment->final_state && run.close &&
         *in.commitment->final_state != run.close->state) {

@@ -31,7 +31,10 @@ status check(const history& run, const digest& job_id, const signing_key& key) {
   if (digest{key.verifier().raw()} != run.header->trainer) {
     return usage("the key is not the one that recorded the run", "resume with the first key");
   }
-  if (run.close) return usage("the run is closed", "commit to it, or record another one");
+  if (run.close) {
+    return usage("the directory holds a run that has ended",
+                 "commit to it, or choose another directory to record again");
+  }
   if (!run.initial) {
     return error{errc::missing, "the run holds no state yet", "record it from the start"};
   }

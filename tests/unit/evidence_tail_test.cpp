@@ -76,6 +76,10 @@ TEST_CASE("a commitment to the right root of another size, or to another end, is
   REQUIRE(rejects(note(size + 1, *honest.final_state)) == 1);
   REQUIRE(rejects(note(size - 1, *honest.final_state)) == 1);
   REQUIRE(rejects(note(size, digest{})) == 1);
+  const std::vector<finding> of_another = run.findings(note(size + 1, *honest.final_state));
+  CHECK(std::any_of(of_another.begin(), of_another.end(), [](const finding& one) {
+    return one.reason.find("or the commitment is that of another run") != std::string::npos;
+  }));
 }
 
 TEST_CASE("a run that does not say where it starts is rejected for that too") {

@@ -224,7 +224,9 @@ TEST_CASE("a closed run is neither resumed nor continued", "[writer]") {
   writer log = here.start();
   record_steps(log, here.agreed, 1, 6, here.memory);
   log.close().value();
-  CHECK(writer::resume(here.options, here.agreed, here.key).why().code == errc::usage);
+  const error why = writer::resume(here.options, here.agreed, here.key).why();
+  CHECK(why.code == errc::usage);
+  CHECK(why.remedy.find("another directory") != std::string::npos);
   CHECK(log.append_step(state_after(7, here.memory), {.step = 7}).why().code == errc::usage);
   CHECK(log.close().why().code == errc::usage);
 }
