@@ -26,8 +26,9 @@ void multiply(const kernels<Value, Value>& body, matrix<const Value> a, matrix<c
               matrix<Value> c, const executor& threads) {
   if (c.columns == 1) c.column_stride = 1;
   if (c.rows == 1) c.row_stride = 1;
-  // Lanes run along what is contiguous in C; fused(a, b, c) is fused(b, a, c).
-  if (c.column_stride != 1 && c.row_stride == 1) {
+  // Lanes run along what is contiguous in C, and its longer side; fused(a, b, c) is fused(b, a, c).
+  const bool upright = c.column_stride != 1 || (c.columns == 1 && c.rows > 1);
+  if (upright && c.row_stride == 1) {
     return multiply(body, b.transposed(), a.transposed(), c.transposed(), threads);
   }
   const product<Value, Value, Value> p{body, a, b, ord_chunk, nullptr, threads};
