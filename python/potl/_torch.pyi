@@ -49,9 +49,9 @@ def install_rounding(session: RoundingSession | None) -> RoundingSession | None:
     this module's own, with no `multiply`.
     """
 
-def let_through(on: bool) -> None:
+def let_through(on: bool) -> bool:
     """Whether what a mode refuses is let through in this thread: operators, and tensors that are
-    not dense.
+    not dense. Returns what was so before.
     """
 
 def lets_through() -> bool:

@@ -149,7 +149,7 @@ std::vector<double> usual_movements(const movements& from, const std::vector<dou
   std::vector<double> usual(from.tensors.size());
   std::map<std::string, std::vector<double>> kinds;
   for (std::size_t t = 0; t < from.tensors.size(); ++t) {
-    const bool rated = from.tensors[t].kind == "parameters";
+    const bool rated = from.tensors[t].kind == "parameters" && of == &movements::stretch::moved;
     std::vector<double> all;
     for (std::size_t s = 0; s < from.stretches.size(); ++s) {
       if (!from.stretches[s].read) continue;

@@ -195,7 +195,7 @@ numeric::moved movement_of(const state_part& before, const state_part& after) {
     const bool equal =
         after.number == before.number || (std::isnan(after.number) && std::isnan(before.number));
     const double by = equal ? 0 : std::fabs(after.number - before.number);
-    return std::isfinite(by) ? numeric::moved{by} : unknown;
+    return by < numeric::furthest ? numeric::moved{by} : unknown;
   }
   const auto *old = before.tensor, *now = after.tensor;
   if (old == nullptr && now == nullptr) return {};

@@ -188,10 +188,10 @@ class walker {
     if (!info(recorded.type).floating) {
       const bool equal =
           std::equal(recorded.bytes.begin(), recorded.bytes.end(), replayed.bytes.begin());
-      if (equal && group_of(path) != parameters) return;
-      const norms of = numeric::tensor_norms(recorded.type, before, recorded.bytes, replayed.bytes);
-      const std::size_t count = recorded.bytes.size() / info(recorded.type).size;
-      return equal ? push(path, of, count) : turn(path, of, count);
+      if (equal) return;
+      return turn(path,
+                  numeric::tensor_norms(recorded.type, before, recorded.bytes, replayed.bytes),
+                  recorded.bytes.size() / info(recorded.type).size);
     }
     compare_floats(path, recorded.dims.empty(), recorded.type, before, recorded.bytes,
                    replayed.bytes);
@@ -271,10 +271,6 @@ class walker {
   // counted, also where the replay leaves it: the best step so far may be a later one elsewhere.
   void turn(const std::string& path, const norms& of, std::size_t count) {
     if (!(of.l2 > 0)) return differ(path);
-    push(path, of, count);
-  }
-
-  void push(const std::string& path, const norms& of, std::size_t count) {
     groups[group_of(path)].tensors.push_back(
         {path, of, static_cast<double>(count), false, false, true});
   }
@@ -290,9 +286,9 @@ group_distance gather(group which, const group_sums& sums, const state_value& re
   double squares = 0, update = 0, replayed = 0, weight = 0, rounding = 0, excess = 0, dot = 0;
   for (const tensor_sums& tensor : sums.tensors) {
     const norms& of = tensor.of;
-    // Step counters and the like would drown the moments in a norm: each stands for itself. But
-    // whatever a weight is made of counts for how far the weights may be carried.
-    const bool scalar = (tensor.whole || tensor.scalar) && which != parameters;
+    // Step counters and the like would drown the moments in a norm, and codes the weights: each
+    // stands for itself.
+    const bool scalar = tensor.whole || (tensor.scalar && which != parameters);
     if (!(of.l2 <= 0) || !of.finite || tensor.still) {
       const bool moves = !(of.replayed_update_l2 <= 0);
       const bool rounding_only =

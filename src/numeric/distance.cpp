@@ -86,12 +86,13 @@ bool settle(values& v, std::size_t count, bool without_infinities) noexcept {
     double &a = v.start[i], &b = v.recorded[i], &c = v.replayed[i];
     if (is_vast(a)) a = 0;
     if (!is_vast(b) && !is_vast(c)) continue;
-    const bool left_out = without_infinities && (std::isinf(b) || std::isinf(c));
-    if (std::isnan(b) == std::isnan(c) && (b == c || left_out || std::isnan(b))) {
+    if (b == c || (std::isnan(b) && std::isnan(c))) {
       a = b = c = 0;
-    } else {
-      finite = false;
+      continue;
     }
+    if (without_infinities && std::isinf(b)) b = 0;
+    if (without_infinities && std::isinf(c)) c = 0;
+    if (is_vast(b) || is_vast(c)) finite = false;
   }
   return finite;
 }
@@ -113,15 +114,19 @@ double squared_distance(const slice& a, const slice& b) noexcept {
 
 double sign_of_infinity(double of) noexcept { return std::isinf(of) ? std::copysign(1, of) : 0; }
 
+double sign_of_furthest(double of) noexcept {
+  return std::fabs(of) >= furthest ? std::copysign(1, of) : 0;
+}
+
 // Leaves numbers, and NaN that only one of both has.
 double take_infinities(slice& a, slice& b) noexcept {
   double out = 0;
   for (std::size_t i = 0; i < block; ++i) {
-    const double by = sign_of_infinity(b[i]) - sign_of_infinity(a[i]);
+    const double by = sign_of_furthest(b[i]) - sign_of_furthest(a[i]);
     out += by * by;
     if (std::isnan(a[i]) && std::isnan(b[i])) a[i] = b[i] = 0;
     for (double* one : {&a[i], &b[i]}) {
-      if (std::isinf(*one)) *one = 0;
+      if (sign_of_furthest(*one) != 0) *one = 0;
     }
   }
   return out;
@@ -210,7 +215,7 @@ moved movement(dtype type, bytes_view before, bytes_view after) {
       std::fill(row->begin() + static_cast<std::ptrdiff_t>(count), row->end(), 0.0);
     }
     double squares = squared_distance(old, now);
-    if (!std::isfinite(squares)) {
+    if (!(squares < furthest * furthest)) {
       signs += take_infinities(old, now);
       squares = squared_distance(old, now);
     }

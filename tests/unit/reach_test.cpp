@@ -8,6 +8,7 @@
 
 #include <potl/numeric/detail/distance.hpp>
 
+#include "checks/reach_parts.hpp"
 #include "fake_run.hpp"
 #include "run_fixture.hpp"
 
@@ -345,6 +346,19 @@ TEST_CASE("an infinity that goes lets no number move further, and masks still op
   REQUIRE(ratio_of({}, {-inf, -inf, -inf}) == Approx(1));
   REQUIRE(std::isinf(ratio_of({}, {0, -inf, 1})));
   REQUIRE(std::isinf(ratio_of({}, {}, -inf)));
+}
+
+TEST_CASE("the largest number of all stands for infinity, and lets no number move further") {
+  const double vast = std::numeric_limits<double>::max(), some = 0.5;
+  const auto bytes_of = [](const double& of) {
+    return bytes_view{reinterpret_cast<const std::uint8_t*>(&of), sizeof of};
+  };
+  for (const double most : {vast, -vast, 1e100}) {
+    const numeric::moved by = numeric::movement(dtype::f64, bytes_of(most), bytes_of(some));
+    CHECK((by.numbers == some && by.infinities == 1));
+    CHECK(std::isnan(movement_of({nullptr, true, most}, {nullptr, true, some}).numbers));
+  }
+  CHECK(movement_of({nullptr, true, vast}, {nullptr, true, vast}).numbers == 0);
 }
 
 TEST_CASE("squares of gradients are measured by their roots") {

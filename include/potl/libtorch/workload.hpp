@@ -480,6 +480,8 @@ class unchanged {
   explicit unchanged(torch::nn::Module& model) : kept_(model.buffers()) {
     const std::vector<at::Tensor> parameters = model.parameters();
     kept_.insert(kept_.end(), parameters.begin(), parameters.end());
+    // Nothing moves what was made in inference mode, and nothing may write to it.
+    std::erase_if(kept_, [](const at::Tensor& one) { return one.is_inference(); });
     for (const at::Tensor& one : kept_) saved_.push_back(one.detach().clone());
   }
   unchanged(const unchanged&) = delete;

@@ -82,11 +82,11 @@ def _lenient(name: str) -> Iterator[None]:
     from ._library import module
 
     with deterministic(name):
-        module().let_through(True)
+        before = module().let_through(True)
         try:
             yield
         finally:
-            module().let_through(False)
+            module().let_through(before)
 
 
 def missing() -> list[Problem]:

@@ -199,6 +199,13 @@ class judge {
     if (!within(out_.distance, tolerance)) {
       problem("replay.parameters", outcome::reject,
               beyond("parameters", out_.distance, tolerance, update));
+      return;
+    }
+    for (const tensor_distance& one : group_.tensors) {  // what is in no norm
+      if (!one.whole) continue;
+      problem("replay.parameters", outcome::inconclusive,
+              beyond(one.path, one.l2, 0, update_of(one)));
+      return;
     }
   }
 

@@ -13,21 +13,20 @@ class block {
   explicit block(const block_options& options)
       : guard_(options.mode, options.log == nullptr ? 32 : options.log->bits()),
         before_(dispatch::rounding()),
-        lenient_(options.lenient) {
+        was_lenient_(dispatch::let_through(options.lenient || dispatch::lets_through())) {
     dispatch::install_rounding(options.log);
-    if (lenient_) dispatch::let_through(true);
   }
   block(const block&) = delete;
   block& operator=(const block&) = delete;
   ~block() {
-    if (lenient_) dispatch::let_through(false);
+    dispatch::let_through(was_lenient_);
     dispatch::install_rounding(before_);
   }
 
  private:
   deterministic_guard guard_;
   numeric::rounding_session* before_;
-  bool lenient_;
+  bool was_lenient_;
 };
 
 }  // namespace

@@ -29,8 +29,8 @@ bool writes_beside_others(const c10::FunctionSchema& schema);
 
 /// Whether this thread runs what a mode refuses as stock instead: operators without an entry, and
 /// tensors that are not dense. A verifier who measures noise needs other roundings, not the same
-/// bits everywhere.
-void let_through(bool on) noexcept;
+/// bits everywhere. Returns what was so before.
+bool let_through(bool on) noexcept;
 bool lets_through() noexcept;
 
 /// What the table says to do instead; empty when it says nothing.

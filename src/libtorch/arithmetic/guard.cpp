@@ -4,6 +4,7 @@
 #include <iterator>
 #include <mutex>
 #include <unordered_map>
+#include <utility>
 
 #include <pthread.h>
 
@@ -106,6 +107,7 @@ void switch_key(bool on) {
 
 /// A forked process (a worker of a data loader) starts outside of the block.
 void leave_after_fork() {
+  is_lenient = false;
   if (!is_on() && here.depth == 0) return;
   here = {};
   switch_key(false);
@@ -127,9 +129,10 @@ bool is_on() noexcept { return c10::impl::tls_is_dispatch_key_included(key); }
 
 bool lets_through() noexcept { return is_lenient; }
 
-void let_through(bool on) noexcept {
-  is_lenient = on;
+bool let_through(bool on) noexcept {
+  const bool before = std::exchange(is_lenient, on);
   switch_key(is_on());
+  return before;
 }
 
 void refuse(const std::string& message, const std::string& remedy) {

@@ -130,7 +130,7 @@ def test_a_lost_private_key_is_not_replaced_silently(tmp_path: Path, job: potl.J
     [
         (tasks.build_less_momentum, "momentum is 0.5, agreed was 0.9"),
         (tasks.build_other_data, "data"),
-        (tasks.build_wider, "initial"),
+        (tasks.build_wider, "model/parameters is "),
         (tasks.build_slow, "epochs"),
     ],
 )

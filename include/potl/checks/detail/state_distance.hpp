@@ -26,10 +26,10 @@ constexpr std::string_view where_still = " where it has no gradient";
 
 /// "parameters", "buffers", "optimizer", "other", in this order; each with the norms of the whole
 /// group. What `start` lacks counts as zero there (optimizers create their state in the first
-/// step). Outside of the parameters, scalars and what is no float are in no norm: they stand among
-/// the tensors, the latter only where they differ, and so does where a tensor is infinite on one
-/// side alone. The elements of `still` are in all norms, and stand among the tensors by themselves,
-/// too, also where they are the same and others of their tensor are not.
+/// step). What is no float is in no norm, and neither are scalars outside of the parameters: they
+/// stand among the tensors, the former only where they differ, and so does where a tensor is
+/// infinite on one side alone. The elements of `still` are in all norms, and stand among the
+/// tensors by themselves, too, also where they are the same and others of their tensor are not.
 std::vector<group_distance> compare_states(const transcript::state_value& start,
                                            const transcript::state_value& recorded,
                                            const transcript::state_value& replayed,

@@ -41,6 +41,10 @@ norms tensor_norms(dtype type, bytes_view start, bytes_view recorded, bytes_view
 /// -1, 0 or 1 of each number, as 8-bit integers: a complex element is two.
 std::vector<std::uint8_t> signs_of_infinities(dtype type, bytes_view values);
 
+/// What is as large stands for an infinity, such as the largest of all where no best value is
+/// known.
+inline constexpr double furthest = 1e100;
+
 /// How far a tensor moved, l2.
 struct moved {
   double numbers = 0;     ///< an infinity counts as 0; NaN: there is one that did not stay
