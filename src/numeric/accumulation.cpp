@@ -76,19 +76,19 @@ void rows(accumulation op, const accumulation_shape& shape, std::span<const std:
   }
   require(index.data(), shape.count, shape.rows);
   if (shape.outer == 0 || shape.count == 0 || shape.inner == 0) return;
-  // A task takes a range of the rows, of which each gets its values one after the other.
+  // A task takes every so manieth block of rows, as the words that are met most stand together; a
+  // row gets its values one after the other.
+  constexpr std::int64_t block = 64;
   const auto threads = static_cast<std::int64_t>(workers.concurrency());
-  const std::int64_t ranges = std::clamp<std::int64_t>(threads / shape.outer, 1, shape.rows);
-  const std::int64_t share = (shape.rows + ranges - 1) / ranges;
+  const std::int64_t shares = std::clamp<std::int64_t>(threads / shape.outer, 1, shape.rows);
   with<Real>(op, [&]<class Op>(Op) {
-    const std::int64_t cost = shape.inner * shape.count / ranges;
-    for_ranges(workers, shape.outer * ranges, cost, [&](std::int64_t begin, std::int64_t end) {
+    const std::int64_t cost = shape.inner * shape.count / shares;
+    for_ranges(workers, shape.outer * shares, cost, [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t task = begin; task < end; ++task) {
-        const std::int64_t o = task / ranges;
-        const std::int64_t first = task % ranges * share;
+        const std::int64_t o = task / shares;
         const Real* from = x + o * shape.count * shape.inner;
         for (const std::int64_t row : index) {
-          if (first <= row && row - first < share)
+          if (row / block % shares == task % shares)
             combine_row<Op>(from, y + (o * shape.rows + row) * shape.inner, shape.inner);
           from += shape.inner;
         }
