@@ -38,6 +38,17 @@ void recomputing_a_loss_changes_nothing() {
   EXPECT(work.run_step(2).loss == loss);
 }
 
+void nothing_writes_to_what_inference_made() {
+  const pl::task task = builder_of(momentum)();
+  const at::Tensor teacher = [] {
+    const c10::InferenceMode guard;
+    return at::ones({2});
+  }();
+  task.model->register_parameter("teacher", teacher, false);
+  { const pl::detail::unchanged guard(*task.model); }
+  EXPECT(at::equal(teacher, at::ones({2})));
+}
+
 void threads_draw_their_own_numbers() {
   const pl::builder build = builder_of(momentum);
   const potl::transcript::job job = job_of(build);
