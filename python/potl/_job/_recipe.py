@@ -9,10 +9,13 @@ from __future__ import annotations
 import copy
 import functools
 import hashlib
+import itertools
+import math
 import platform
 import warnings
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeGuard
 
 import numpy as np
 import torch
@@ -20,9 +23,9 @@ from torch import nn
 
 from .. import _core
 from .._base._errors import UsageError
-from .._task._capture import modules_of
+from .._task._capture import is_torchs, modules_of
 from .._task._code import code_digests
-from .._task._schedule import rates_of
+from .._task._schedule import rates_of, same_rates
 from .._task._task import Scheduler, Task, is_metric_driven, overrides_step
 from .._task._values import DTYPES
 from ._settings import settings
@@ -32,6 +35,10 @@ RateRuns = list[tuple[int, list[float]]]
 
 # A job is read into memory by everybody: more different rates than this are left to the state.
 _LONGEST_TABLE = 100_000
+# The same of the values that an option has in the layers, one after the other.
+_MOST_RUNS = 1_000
+# And of the bytes of one value.
+_LONGEST_VALUE = 1_000
 
 # Options of an optimizer that choose how it computes, and not what.
 _KERNELS = ("foreach", "fused")
@@ -46,7 +53,7 @@ def describe(task: Task, build: Any) -> Description:
     return {
         "class": type(task).__qualname__,
         "model": _model(task.model),
-        "layers": _layers(task.model),
+        "layers": layers_of(task.model),
         "optimizers": [_optimizer(optimizer) for optimizer in task.optimizers],
         "stepped": _stepped(task),
         "schedulers": [_scheduler(scheduler) for scheduler in task.schedulers],
@@ -126,19 +133,56 @@ def order_differences(agreed: Mapping[str, _core.Json], task: Task) -> Iterator[
             )
 
 
-def layer_differences(agreed: Mapping[str, _core.Json], task: Task) -> Iterator[str]:
-    """A sentence for each option of layers that is another one. Jobs of earlier builds have none,
-    and those of another torch may lack some.
+def layer_differences(agreed: Mapping[str, _core.Json], here: _core.Json) -> Iterator[str]:
+    """A sentence for each option of layers that is another one than `layers_of` has here. Jobs of
+    earlier builds have none, and those of another torch may lack some.
     """
     there = agreed.get("layers")
-    if not isinstance(there, Mapping):
+    if not isinstance(there, Mapping) or not isinstance(here, Mapping):
         return
-    for name, own in _layers(task.model).items():
-        if there.get(name, own) != own:
-            yield (
-                f"{name} is not as agreed in all layers: compare print(task.model), and any "
-                "configuration that build() reads"
-            )
+    for name, own in here.items():
+        for was, now in _meeting(there.get(name), own):
+            if not _same_option(was, now):
+                yield (
+                    f"{name} is {short(now)}, agreed was {short(was)}: compare any configuration "
+                    "that build() reads"
+                )
+                break
+
+
+def _meeting(there: _core.Json, here: _core.Json) -> Iterator[tuple[_core.Json, _core.Json]]:
+    """The values at every place where one of two run-length codes goes on to its next. None if they
+    are of other lengths: then the model is another, which its structure says.
+    """
+    if not (_is_code(there) and _is_code(here)):
+        return
+    # Of the runs, however many layers a job says that they are for.
+    then, now = (list(itertools.accumulate(count for _, count in runs)) for runs in (there, here))
+    if then[-1:] != now[-1:]:
+        return
+    for end in sorted({*then, *now}):
+        yield there[bisect_left(then, end)][0], here[bisect_left(now, end)][0]
+
+
+def _is_code(runs: _core.Json) -> TypeGuard[list[Any]]:
+    """Whether it is [[value, count], ...]. A job may hold anything."""
+    return isinstance(runs, list) and all(
+        isinstance(run, list) and len(run) == 2 and type(run[1]) is int and run[1] > 0
+        for run in runs
+    )
+
+
+def _same_option(was: _core.Json, now: _core.Json) -> bool:
+    """Whether it is, but for the rounding of what computed a number."""
+    if isinstance(was, list) and isinstance(now, list):
+        return len(was) == len(now) and all(map(_same_option, was, now))
+    if was == now or not (isinstance(was, str) and isinstance(now, str)):
+        return was == now
+    try:
+        numbers = float(was), float(now)
+    except ValueError:
+        return False
+    return all(map(math.isfinite, numbers)) and same_rates(numbers[1:], numbers[:1])
 
 
 def without_code(of: Description) -> Description:
@@ -270,20 +314,34 @@ def _model(model: nn.Module) -> Description:
     }
 
 
-def _layers(model: nn.Module) -> dict[str, str]:
-    """What torch's layers, and others that do as they do, declare to be constant: no tensor has
-    these options, and a configuration file may bring them. Of each name a digest, as other versions
-    of torch have other names.
+def layers_of(model: nn.Module) -> dict[str, list[_core.Json]]:
+    """Options of torch's layers: no tensor has these, and a configuration file may bring them. Of
+    each "Class.name" the values in all layers of the class, run-length coded as [value, count].
+    Other versions of torch have other names.
     """
-    found: dict[str, list[_core.Json]] = {}
-    for prefix, module in modules_of(model):
-        for name in getattr(type(module), "__constants__", ()):
-            value = _plain(vars(module).get(name))
-            found.setdefault(f"{type(module).__qualname__}.{name}", []).append([prefix, value])
-    return {
-        name: hashlib.sha256(_core.canonical_json(rows)).hexdigest()[:16]
-        for name, rows in sorted(found.items())
-    }
+    found: dict[str, list[Any]] = {}
+    for _, module in modules_of(model):
+        for name, value in vars(module).items() if is_torchs(module) else ():
+            if name.startswith("_") or name == "training" or not _is_option(value):
+                continue
+            runs = found.setdefault(f"{type(module).__qualname__}.{name}", [])
+            if runs and runs[-1][0] == _plain(value):
+                runs[-1][1] += 1
+            else:
+                runs.append([_plain(value), 1])
+    # A model may have any number of layers, each with a value of its own: then the option is left
+    # out, so that a job stays small.
+    return {name: runs for name, runs in sorted(found.items()) if len(runs) <= _MOST_RUNS}
+
+
+def _is_option(value: object) -> bool:
+    """Whether it is plain, or a flat list, and JSON holds it."""
+    if not all(map(_is_plain, value if isinstance(value, (list, tuple)) else (value,))):
+        return False
+    try:
+        return len(_core.canonical_json(_plain(value))) <= _LONGEST_VALUE
+    except ValueError:  # half a surrogate pair, or more digits than Python writes
+        return False
 
 
 def _optimizer(optimizer: torch.optim.Optimizer) -> Description:
@@ -351,10 +409,15 @@ def _is_plain(value: object) -> bool:
 
 def _plain(value: object) -> _core.Json:
     """JSON of a value: exact for what is simple, the name of the type otherwise."""
-    if value is None or isinstance(value, (bool, str)):
+    if value is None or isinstance(value, bool):
         return value
-    if isinstance(value, (int, float)):
-        return repr(value)
+    # Of the base classes: numpy's numbers and enumerations have other words in other versions.
+    if isinstance(value, str):
+        return str.__str__(value)
+    if isinstance(value, int):
+        return int.__repr__(value)
+    if isinstance(value, float):
+        return float.__repr__(value)
     if isinstance(value, Mapping):
         return {str(key): _plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):

@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Jobs: everything that was agreed is in them, and whatever differs from it is named."""
 
+import enum
 import importlib
 import linecache
 import pickle
 
+import numpy as np
 import pytest
 import tasks
 import torch
@@ -22,6 +24,7 @@ from potl import (
     _core,
     record,
 )
+from potl._job import _recipe
 
 
 def create(build=tasks.plain, **options):
@@ -249,10 +252,16 @@ def test_who_steps_the_parameters_in_another_order_is_told():
 
 
 def dropped(p):
-    """As a configuration file may bring it: neither the code nor a tensor has it."""
+    return holding(lambda: nn.Dropout(p))
+
+
+def holding(make):
+    """What a configuration file may bring: neither the code nor a tensor has it."""
 
     def build():
-        return tasks.task(tasks.mlp(nn.Dropout(p)))
+        model = tasks.mlp(nn.Identity())
+        model[1].add_module("other", make())  # which nothing calls
+        return tasks.task(model, torch.optim.SGD(model[0].parameters(), lr=0.1))
 
     return build
 
@@ -263,12 +272,101 @@ def test_who_has_layers_with_other_options_is_told():
         assert job.differences(session) == []
     with Session.open(dropped(0.2), seed=7, job=job) as session:
         (said,) = job.differences(session)
-        assert said.startswith("Dropout.p is not as agreed in all layers: ")
-        assert said.endswith("and any configuration that build() reads")
+        remedy = "compare any configuration that build() reads"
+        assert said == f"Dropout.p is 0.2, agreed was 0.1: {remedy}"
         # Jobs of earlier builds do not say it, and another torch may name other options.
         task = {k: v for k, v in job.core.fields()["task"].items() if k != "layers"}
         for known in (task, {**task, "layers": {"Dropout.new": "0"}}):
             assert job.replace(task=known).differences(session) == []
+
+
+def attending(heads, p=0.0):
+    return lambda: nn.MultiheadAttention(8, heads, dropout=p)
+
+
+def encoding(first):
+    return lambda: nn.TransformerEncoderLayer(8, 2, 16, norm_first=first)
+
+
+@pytest.mark.parametrize(
+    ("agreed", "own", "said"),
+    [
+        (attending(2), attending(4), "MultiheadAttention.num_heads is 4, agreed was 2"),
+        (attending(2), attending(2, 0.5), "MultiheadAttention.dropout is 0.5, agreed was 0.0"),
+        (encoding(False), encoding(True), "norm_first is True, agreed was False"),
+        (
+            lambda: nn.Conv2d(1, 1, 3, padding=1),
+            lambda: nn.Conv2d(1, 1, 3, padding="same"),
+            "Conv2d.padding is same, agreed was ['1', '1']",
+        ),
+    ],
+)
+def test_options_that_torch_does_not_declare_are_compared_too(agreed, own, said):
+    job = create(holding(agreed))
+    with Session.open(holding(agreed), seed=7, job=job) as session:
+        assert job.differences(session) == []
+    with Session.open(holding(own), seed=7, job=job) as session:
+        assert any(said in one for one in job.differences(session))
+
+
+def layers_differ(agreed, own):
+    return list(_recipe.layer_differences({"layers": {"A.b": agreed}}, {"A.b": own}))
+
+
+@pytest.mark.parametrize(
+    ("agreed", "own", "said"),
+    [
+        ([["0.1", 2]], [["0.1", 1], ["0.10000000000000002", 1]], None),
+        ([["0.1", 2]], [["0.1", 1], ["0.1001", 1]], "A.b is 0.1001, agreed was 0.1"),
+        ([["1", 1], ["2", 2]], [["1", 2], ["2", 1]], "A.b is 1, agreed was 2"),
+        ([["inf", 1]], [["1", 1]], "A.b is 1, agreed was inf"),
+        ([["nan", 1]], [["nan", 1]], None),
+        ([[["1", "2"], 1]], [[["1", "3"], 1]], "A.b is ['1', '3'], agreed was ['1', '2']"),
+        ([[["1"], 1]], [[["1", "1"], 1]], "A.b is ['1', '1'], agreed was ['1']"),
+        # The structure says that there are more of them, or the job is malformed.
+        ([["1", 2]], [["2", 1]], None),
+        ("0123456789abcdef", [["2", 1]], None),
+        ([["1", "1"]], [["2", 1]], None),
+        ([["1", -1], ["1", 2]], [["2", 1]], None),
+        ([["1", 1, 1]], [["2", 1]], None),
+        ([], [["2", 1]], None),
+        # As many as no loop goes through.
+        ([["1", 10**18]], [["2", 10**18]], "A.b is 2, agreed was 1"),
+    ],
+)
+def test_the_first_layer_that_differs_is_named(agreed, own, said):
+    found = layers_differ(agreed, own)
+    assert found == ([f"{said}: compare any configuration that build() reads"] if said else [])
+
+
+class Kind(enum.IntEnum):
+    ONE = 1
+
+
+class Word(str, enum.Enum):
+    MEAN = "mean"
+
+
+def test_options_are_written_alike_whatever_computed_them():
+    module = nn.Identity()
+    module.a, module.b, module.c = np.float64(0.5), Kind.ONE, Word.MEAN
+    module.d = [module.a, True, None]
+    found = _recipe.layers_of(nn.Sequential(module, module))
+    assert found == {
+        "Identity.a": [["0.5", 2]],
+        "Identity.b": [["1", 2]],
+        "Identity.c": [["mean", 2]],
+        "Identity.d": [[["0.5", True, None], 2]],
+    }
+    assert type(found["Identity.c"][0][0]) is str
+
+
+def test_options_that_a_job_cannot_hold_are_left_out():
+    module = nn.Identity()
+    module.a, module.b, module.c, module.d = "\ud800", 10**5000, "x" * 1001, [[1]]
+    module.e, module._f, module.g = object(), 1, torch.ones(1)
+    many = [nn.Dropout(i / 2000) for i in range(1001)]
+    assert _recipe.layers_of(nn.Sequential(module, *many)) == {"Dropout.inplace": [[False, 1001]]}
 
 
 def test_a_task_with_other_numbers_of_optimizers_can_be_opened_and_is_named():
