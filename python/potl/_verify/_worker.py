@@ -17,7 +17,7 @@ from .._base import _executors, _imports
 from .._base._errors import JobMismatch, MismatchError, PotlError, UsageError
 from .._job._agreement import Build, job_of, open_unchecked
 from .._job._first_batches import batch_differences
-from .._job._recipe import order_differences
+from .._job._recipe import layer_differences, layers_of, order_differences
 from .._remote._remote import again
 from ._schema import Schema
 from ._workload import replayer_of
@@ -145,7 +145,9 @@ def _opened(build: Build, job: Job) -> Session:
     another one, and the process is.
     """
     session = open_unchecked(build, job)
-    other = list(order_differences(job.core.fields()["task"], session.task))
+    agreed = job.core.fields()["task"]
+    other = list(layer_differences(agreed, layers_of(session.task.model)))
+    other += order_differences(agreed, session.task)
     other += batch_differences(session, job.core)
     if other:
         session.close()

@@ -251,10 +251,19 @@ def stepping_a_set() -> potl.Task:
     return tasks.task(built.model, optimizer)
 
 
+def configured() -> potl.Task:
+    """As build() is where another configuration file lies."""
+    return tasks.task(tasks.mlp(torch.nn.Dropout(0.5 if _machine["adds"] else 0.1)))
+
+
 @pytest.mark.parametrize(
     ("build", "what"),
-    [(transformed, OTHER_BITS.format(1)), (stepping_a_set, "optimizers/0 steps other parameters")],
-    ids=["batches", "order of parameters"],
+    [
+        (transformed, OTHER_BITS.format(1)),
+        (stepping_a_set, "optimizers/0 steps other parameters"),
+        (configured, "Dropout.p is 0.5, agreed was 0.1"),
+    ],
+    ids=["batches", "order of parameters", "options of layers"],
 )
 def test_a_worker_that_makes_something_else_answers_nothing(
     build: Callable[[], potl.Task], what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
