@@ -49,10 +49,12 @@ def of_referee() -> _core.SigningKey:
     path = folder / "referee.pem"
     try:
         _core.create_directory(str(folder))
-    except PotlError as error:
+        lock = (folder / "referee.lock").open("w")
+    except (PotlError, OSError) as error:
         remedy = "name one with --referee-key, in Python Referee(key=), or set XDG_STATE_HOME"
-        raise StorageError(f"there is no place for the referee's key: {error}", remedy) from error
-    with (folder / "referee.lock").open("w") as lock:
+        why = error.message if isinstance(error, PotlError) else error
+        raise StorageError(f"there is no place for the referee's key: {why}", remedy) from error
+    with lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # another process may be making it
         is_new = not path.exists()
         key = load_or_create(path)

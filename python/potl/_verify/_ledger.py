@@ -73,9 +73,15 @@ def remember(
         asked = (nonce, challenge.checks, challenge.time, document)
     try:
         return _memory(_core.remember(str(path), job_id, commitment, asked))
-    except (StorageError, MissingError) as error:  # missing: its folder, which cannot be made
-        remedy = "name a file of your own with ledger= (--ledger), or set XDG_STATE_HOME"
-        raise StorageError(f"the challenge cannot be remembered: {error}", remedy) from error
+    except (StorageError, MissingError, UsageError) as error:
+        # Its folder may be missing because it cannot be made, or be a file.
+        if isinstance(error, UsageError) and path.parent.is_dir():
+            raise
+        remedy = "name another file with --ledger, in Python ledger="
+        if path == default_path(job_id):
+            remedy += ", or set XDG_STATE_HOME"
+        what = f"the challenge cannot be remembered: {error.message}"
+        raise StorageError(what, remedy) from error
 
 
 def recall(path: Path, *, job_id: bytes) -> Memory:

@@ -110,6 +110,15 @@ def test_a_referee_without_a_state_directory_is_told_to_name_a_key(
         _keys.of_referee()
 
 
+def test_a_referee_who_cannot_write_there_is_told_so_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    (tmp_path / "potl" / "referee.lock").mkdir(parents=True)  # no file can be opened there
+    with pytest.raises(potl.StorageError, match=r"no place for the referee's key: .*--referee-key"):
+        _keys.of_referee()
+
+
 def test_referees_that_begin_at_once_have_one_key(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -93,10 +93,20 @@ def test_the_default_path_follows_the_state_directory_and_the_job(
     assert _ledger.default_path(JOB) == tmp_path / "potl" / "jobs" / f"{JOB.hex()}.json"
 
 
-def test_who_cannot_write_a_ledger_is_told_where_to_have_one() -> None:
+def test_who_cannot_write_a_ledger_is_told_where_to_have_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    remedy = "name another file with --ledger, in Python ledger="
+    (tmp_path / "file").touch()
     # Nobody can make a folder there, as in a home that is read only.
-    with pytest.raises(StorageError, match=r"remembered: .*--ledger\), or set XDG_STATE_HOME"):
-        add(Path("/proc/none/ledger.json"))
+    for folder in (Path("/proc/none"), tmp_path / "file", tmp_path / "file" / "none"):
+        with pytest.raises(StorageError, match=r"remembered: [^()]+ \(") as error:
+            add(folder / "ledger.json")
+        assert error.value.remedy == remedy
+    monkeypatch.setenv("XDG_STATE_HOME", "/proc/none")
+    with pytest.raises(StorageError) as error:
+        add(_ledger.default_path(JOB))
+    assert error.value.remedy == f"{remedy}, or set XDG_STATE_HOME"
 
 
 def test_what_is_on_disk_is_known(tmp_path: Path) -> None:
