@@ -95,7 +95,8 @@ def _unseal(
     from .._seal._unseal import unseal
 
     order = unseal(sealed, folder, key=open_with)
-    key = os.path.relpath("trainer.pem", folder)  # the command is for within the folder
+    # The command is for within the folder: from there .. leads out of what a link names.
+    key = os.path.relpath("trainer.pem", os.path.realpath(folder))
     words = ["potl", "record", order.task, "runs/1", "--job", "job.json", "--key", key]
     words += ["--", *order.arguments] if order.arguments else []
 

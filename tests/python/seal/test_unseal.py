@@ -499,12 +499,17 @@ def test_the_command_line_names_what_follows(
 ) -> None:
     files = {**JOB, **{f"data/{n}": b"x" for n in range(30)}}
     path = sealed(tmp_path / "x", stream(files, task="a.b:c", arguments=["two words", "\x1b[2J"]))
+    # The key is where the trainer stands now, and the command is for within the folder, which may
+    # lie elsewhere than its name says.
+    elsewhere = tmp_path / "some" / "where"
+    elsewhere.mkdir(parents=True)
+    there.rmdir()
+    there.symlink_to(elsewhere)
     words = ["unseal", str(path), str(there / "an order"), "--open-with", str(key)]
     assert _cli.run(words) == 0
     shown = capsys.readouterr().out
     assert f"cd '{there}/an order' && potl record a.b:c runs/1 --job job.json" in shown
     assert "-- 'two words'" in shown and "\x1b" not in shown
-    # The key is where the trainer stands now, and the command is for within the folder.
     (name,) = re.findall(r"--key (\S+)", shown)
     assert (there / "an order" / name).resolve() == Path("trainer.pem").resolve()
     assert "11 more files" in shown and "not proven" in shown
