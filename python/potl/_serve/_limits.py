@@ -214,14 +214,18 @@ class Gate:
 
 def address_of(client: tuple[str, int] | None) -> str:
     """What a client's share is counted by: its address, or of IPv6 the network, as one machine may
-    have all addresses of that.
+    have all addresses of that. All machines of a link share the network of link-local ones.
     """
     text = "" if client is None else client[0]
     try:
         address = ipaddress.ip_address(text)
     except ValueError:  # a socket file, or none
         return text
-    if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is None:
+    if (
+        isinstance(address, ipaddress.IPv6Address)
+        and address.ipv4_mapped is None
+        and not address.is_link_local
+    ):
         return str(ipaddress.IPv6Network((address.packed[:8] + bytes(8), 64)))
     return text
 

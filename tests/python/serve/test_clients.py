@@ -203,8 +203,9 @@ def test_more_requests_than_are_answered_at_a_time_are_told_to_come_back() -> No
         # A machine has all addresses of its network.
         ([f"2001:db8:0:1::{one}" for one in range(OF_ONE + 1)], "2001:db8:0:2::1"),
         (["::ffff:192.0.2.1"], "::ffff:192.0.2.2"),
+        (["fe80::1%eth0"], "fe80::2%eth0"),
     ],
-    ids=["IPv4", "IPv6", "IPv4 in IPv6"],
+    ids=["IPv4", "IPv6", "IPv4 in IPv6", "link-local"],
 )
 def test_one_address_leaves_places_to_others(many: list[str], other: str) -> None:
     async def go() -> list[int]:
