@@ -270,7 +270,7 @@ class Job:
         found += list(code_differences(agreed, own))
         other_recipe = list(differences(without_code(agreed), without_code(own)))
         found += other_recipe
-        found += list(layer_differences(agreed, own["layers"]))
+        found += list(layer_differences(agreed, own["layers"], core.arithmetic))
         found += list(order_differences(agreed, task))
         if core.arithmetic == _arithmetic.STOCK:  # no other depends on them
             found += list(setting_differences(set_there, set_here))

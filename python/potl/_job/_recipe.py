@@ -22,10 +22,11 @@ import torch
 from torch import nn
 
 from .. import _core
+from .._arithmetic._arithmetic import STOCK
 from .._base._errors import UsageError
 from .._task._capture import is_torchs, modules_of
 from .._task._code import code_digests
-from .._task._schedule import rates_of, same_rates
+from .._task._schedule import rates_of
 from .._task._task import Scheduler, Task, is_metric_driven, overrides_step
 from .._task._values import DTYPES
 from ._settings import settings
@@ -133,16 +134,21 @@ def order_differences(agreed: Mapping[str, _core.Json], task: Task) -> Iterator[
             )
 
 
-def layer_differences(agreed: Mapping[str, _core.Json], here: _core.Json) -> Iterator[str]:
+def layer_differences(
+    agreed: Mapping[str, _core.Json], here: _core.Json, arithmetic: str
+) -> Iterator[str]:
     """A sentence for each option of layers that is another one than `layers_of` has here. Jobs of
     earlier builds have none, and those of another torch may lack some.
     """
+    # A build() may compute them with torch, in single precision: processors round that differently.
+    # Stock arithmetic allows for it; in any other a run with them would have other bits.
+    rounding = 1e-6 if arithmetic == STOCK else 1e-10
     there = agreed.get("layers")
     if not isinstance(there, Mapping) or not isinstance(here, Mapping):
         return
     for name, own in here.items():
         for was, now in _meeting(there.get(name), own):
-            if not _same_option(was, now):
+            if not _same_option(was, now, rounding):
                 yield (
                     f"{name} is {short(now)}, agreed was {short(was)}: compare any configuration "
                     "that build() reads"
@@ -172,17 +178,20 @@ def _is_code(runs: _core.Json) -> TypeGuard[list[Any]]:
     )
 
 
-def _same_option(was: _core.Json, now: _core.Json) -> bool:
-    """Whether it is, but for the rounding of what computed a number."""
+def _same_option(was: _core.Json, now: _core.Json, rounding: float) -> bool:
+    """Whether it is, but for the rounding of what computed a fraction."""
     if isinstance(was, list) and isinstance(now, list):
-        return len(was) == len(now) and all(map(_same_option, was, now))
+        both = zip(was, now, strict=False)
+        return len(was) == len(now) and all(_same_option(a, b, rounding) for a, b in both)
     if was == now or not (isinstance(was, str) and isinstance(now, str)):
         return was == now
     try:
         numbers = float(was), float(now)
     except ValueError:
         return False
-    return all(map(math.isfinite, numbers)) and same_rates(numbers[1:], numbers[:1])
+    if all(number.is_integer() for number in numbers):
+        return numbers[0] == numbers[1]
+    return math.isclose(*numbers, rel_tol=rounding)
 
 
 def without_code(of: Description) -> Description:

@@ -146,7 +146,8 @@ def _opened(build: Build, job: Job) -> Session:
     """
     session = open_unchecked(build, job)
     agreed = job.core.fields()["task"]
-    other = list(layer_differences(agreed, layers_of(session.task.model)))
+    layers = layers_of(session.task.model)
+    other = list(layer_differences(agreed, layers, job.core.arithmetic))
     other += order_differences(agreed, session.task)
     other += batch_differences(session, job.core)
     if other:
