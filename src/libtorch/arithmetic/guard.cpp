@@ -100,6 +100,7 @@ constexpr c10::DispatchKey not_dense[] = {c10::DispatchKey::MkldnnCPU, c10::Disp
 
 void switch_key(bool on) {
   c10::impl::tls_set_dispatch_key_included(key, on);
+  c10::impl::tls_set_dispatch_key_included(key_above_autograd, on);
   for (const c10::DispatchKey one : not_dense) {
     c10::impl::tls_set_dispatch_key_excluded(one, on && !is_lenient);
   }

@@ -129,4 +129,7 @@ POTL_OPERATOR_GROUPS(POTL_DECLARE_GROUP)
 /// Operators of torchvision, which are not in the table.
 void register_regions();
 
+/// Gradients that depend on the version of torch.
+void register_ties();
+
 }  // namespace potl::libtorch::dispatch

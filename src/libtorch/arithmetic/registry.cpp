@@ -53,6 +53,7 @@ void register_all() {
   r.refuse_the_rest();
   pass_primitives();
   register_regions();
+  register_ties();
 }
 
 }  // namespace

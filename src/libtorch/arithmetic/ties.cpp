@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: Apache-2.0
+// Gradients of bounds, fmax and fmin. Versions of torch differ about them where a value equals its
+// bound or is NaN: here they are torch 2.13's. Where one is wanted, the operator is composed of
+// choices, about whose gradients versions agree, and gets the values of the stock operator.
+#include <algorithm>
+#include <optional>
+
+#include <ATen/core/Tensor.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/clamp_max_ops.h>
+#include <ATen/ops/clamp_min_ops.h>
+#include <ATen/ops/clamp_ops.h>
+#include <ATen/ops/fmax_ops.h>
+#include <ATen/ops/fmin_ops.h>
+#include <ATen/ops/where.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
+#include <torch/library.h>
+
+#include "fallback.hpp"
+#include "forms.hpp"
+#include "mode.hpp"
+#include "registrar.hpp"
+
+namespace potl::libtorch::dispatch {
+namespace {
+
+using at::Scalar;
+using at::Tensor;
+using optional_scalar = std::optional<Scalar>;
+using optional_tensor = std::optional<Tensor>;
+
+/// What is left for torch's operator, its gradient included.
+constexpr c10::DispatchKeySet stock(c10::DispatchKeySet::FULL_AFTER, key_above_autograd);
+
+bool is_followed(const Tensor& x) {
+  return x.defined() &&
+         ((at::GradMode::is_enabled() && x.requires_grad()) || x._fw_grad(0).defined());
+}
+bool is_followed(const optional_tensor& x) { return x && is_followed(*x); }
+bool is_followed(const Scalar&) { return false; }
+bool is_followed(const optional_scalar&) { return false; }
+bool is_followed(const c10::IValue& x) {
+  if (x.isTensor()) return is_followed(x.toTensor());
+  if (!x.isTensorList()) return false;
+  const auto all = x.toTensorVector();
+  return std::any_of(all.begin(), all.end(), [](const Tensor& one) { return is_followed(one); });
+}
+
+/// Whether this call comes from above autograd, which wants a gradient of one of these.
+template <class... Operands>
+bool has_gradient(const Operands&... operands) {
+  return !c10::impl::tls_is_dispatch_key_excluded(c10::DispatchKey::AutogradFunctionality) &&
+         (is_followed(operands) || ...);
+}
+
+Tensor unfollowed(const Tensor& x) { return x.defined() ? x.detach() : x; }
+optional_tensor unfollowed(const optional_tensor& x) {
+  return x ? optional_tensor(unfollowed(*x)) : x;
+}
+const Scalar& unfollowed(const Scalar& x) { return x; }
+const optional_scalar& unfollowed(const optional_scalar& x) { return x; }
+
+bool is_given(const optional_scalar& x) { return x.has_value(); }
+bool is_given(const optional_tensor& x) { return x && x->defined(); }
+
+/// A result with the gradient that it has, and other values.
+Tensor with_values(const Tensor& result, const Tensor& values) {
+  result.detach().copy_(values);
+  return result;
+}
+
+enum class side { both, low, high };
+
+template <class Bound>
+struct limits {
+  std::optional<Bound> low, high;
+};
+template <side Side, class Bound>
+limits<Bound> limits_of(const std::optional<Bound>& low, const std::optional<Bound>& high) {
+  return {low, high};
+}
+template <side Side, class Bound>
+limits<Bound> limits_of(const Bound& bound) {
+  if constexpr (Side == side::low) return {bound, std::nullopt};
+  return {std::nullopt, bound};
+}
+
+/// Where x has the gradient.
+template <class Bound>
+Tensor is_within(const Tensor& x, const limits<Bound>& of) {
+  if (!is_given(of.high)) return x >= *of.low;
+  const Tensor is_low = x <= *of.high;
+  return is_given(of.low) ? is_low.logical_and(x >= *of.low) : is_low;
+}
+
+/// The values of the others, with the gradients of the bounds. Of equal bounds the lower one has
+/// none; of bounds that cross, the upper one has it everywhere.
+Tensor beyond(const Tensor&, const limits<Scalar>&, const Tensor& values) { return values; }
+Tensor beyond(const Tensor& x, const limits<Tensor>& of, const Tensor& values) {
+  Tensor out = values;
+  if (has_gradient(of.high)) {
+    const Tensor is_above = x > *of.high;
+    out = at::where(is_given(of.low) ? is_above.logical_or(*of.high < *of.low) : is_above, *of.high,
+                    out);
+  }
+  if (has_gradient(of.low)) {
+    const Tensor is_below = x < *of.low;
+    out = at::where(is_given(of.high) ? is_below.logical_and(*of.low < *of.high) : is_below,
+                    *of.low, out);
+  }
+  return out;
+}
+
+template <class Stock, side Side, class... Bounds>
+Tensor bounded(keys_t keys, const Tensor& x, const Bounds&... bounds) {
+  if (!has_gradient(x, bounds...)) return Stock::redispatch(keys & stock, x, bounds...);
+  const Tensor values = Stock::redispatch(keys & stock, unfollowed(x), unfollowed(bounds)...);
+  const auto of = limits_of<Side>(bounds...);
+  return with_values(at::where(is_within(x, of), x, beyond(x, of, values)), values);
+}
+
+template <class Stock, side Side, class... Bounds>
+Tensor& bounded_in(keys_t keys, Tensor& x, const Bounds&... bounds) {
+  if (!has_gradient(x, bounds...)) return Stock::redispatch(keys & stock, x, bounds...);
+  const Tensor before = x.detach();
+  Tensor values = before.clone();
+  Stock::redispatch(keys & stock, values, unfollowed(bounds)...);
+  const auto of = limits_of<Side>(bounds...);
+  const Tensor is_beyond = is_within(before, of).logical_not();
+  if (has_gradient(bounds...)) {
+    const Tensor others = beyond(before, of, values).to(x.scalar_type());
+    x.masked_scatter_(is_beyond, others.masked_select(is_beyond));
+  } else {
+    x.masked_fill_(is_beyond, 0);
+  }
+  with_values(x, values);
+  return x;
+}
+
+/// Of equal numbers, and where the second is NaN, the first has the gradient.
+template <class Stock, bool IsLarger>
+Tensor extreme(keys_t keys, const Tensor& x, const Tensor& y) {
+  if (!has_gradient(x, y)) return Stock::redispatch(keys & stock, x, y);
+  const Tensor values = Stock::redispatch(keys & stock, unfollowed(x), unfollowed(y));
+  const Tensor is_first = (IsLarger ? x >= y : x <= y).logical_or(y.isnan());
+  return with_values(at::where(is_first, x, y), values);
+}
+
+void unfollowed_or_refuse(const c10::OperatorHandle& handle, c10::DispatchKeySet keys,
+                          ::torch::jit::Stack* stack) {
+  const std::size_t count = handle.schema().arguments().size();
+  for (std::size_t i = stack->size() - count; i < stack->size(); ++i) {
+    if (lets_through() || !has_gradient((*stack)[i])) continue;
+    refuse("the gradient of " + handle.schema().name() + " is another in other versions of torch",
+           "call torch.clamp for each tensor");
+  }
+  handle.redispatchBoxed(keys & stock, stack);
+}
+
+}  // namespace
+
+void register_ties() {
+  namespace ops = at::_ops;
+  constexpr c10::DispatchKey above = key_above_autograd;
+  auto* others = new ::torch::Library(::torch::Library::IMPL, "_", above, __FILE__, __LINE__);
+  others->fallback(::torch::CppFunction::makeFallthrough());
+  auto& r = *new ::torch::Library(::torch::Library::IMPL, "aten", above, __FILE__, __LINE__);
+  using scalar = optional_scalar;
+  using tensor = optional_tensor;
+  r.impl("clamp", TORCH_FN((bounded<ops::clamp, side::both, scalar, scalar>)));
+  r.impl("clamp_", TORCH_FN((bounded_in<ops::clamp_, side::both, scalar, scalar>)));
+  r.impl("clamp.Tensor", TORCH_FN((bounded<ops::clamp_Tensor, side::both, tensor, tensor>)));
+  r.impl("clamp_.Tensor", TORCH_FN((bounded_in<ops::clamp__Tensor, side::both, tensor, tensor>)));
+  r.impl("clamp_min", TORCH_FN((bounded<ops::clamp_min, side::low, Scalar>)));
+  r.impl("clamp_min_", TORCH_FN((bounded_in<ops::clamp_min_, side::low, Scalar>)));
+  r.impl("clamp_min.Tensor", TORCH_FN((bounded<ops::clamp_min_Tensor, side::low, Tensor>)));
+  r.impl("clamp_min_.Tensor", TORCH_FN((bounded_in<ops::clamp_min__Tensor, side::low, Tensor>)));
+  r.impl("clamp_max", TORCH_FN((bounded<ops::clamp_max, side::high, Scalar>)));
+  r.impl("clamp_max_", TORCH_FN((bounded_in<ops::clamp_max_, side::high, Scalar>)));
+  r.impl("clamp_max.Tensor", TORCH_FN((bounded<ops::clamp_max_Tensor, side::high, Tensor>)));
+  r.impl("clamp_max_.Tensor", TORCH_FN((bounded_in<ops::clamp_max__Tensor, side::high, Tensor>)));
+  r.impl("fmax", TORCH_FN((extreme<ops::fmax, true>)));
+  r.impl("fmin", TORCH_FN((extreme<ops::fmin, false>)));
+  for (const std::string name : {"_foreach_clamp_min", "_foreach_clamp_max"}) {
+    for (const char* form :
+         {".List", ".Scalar", ".ScalarList", "_.List", "_.Scalar", "_.ScalarList"}) {
+      r.impl((name + form).c_str(),
+             ::torch::CppFunction::makeFromBoxedFunction<&unfollowed_or_refuse>());
+    }
+  }
+}
+
+}  // namespace potl::libtorch::dispatch
