@@ -33,8 +33,8 @@ struct norms {
 inline constexpr double rounding_allowance = 4;
 
 /// `start` may be empty, which stands for zeros. `roundings` is how many times the allowance
-/// counts. `without_infinities`: leaves out elements of which only one of recorded and replayed is
-/// infinite, and none is NaN. Precondition: equal sizes, multiples of the element size.
+/// counts. `without_infinities`: one that recorded or replayed alone has counts as 0. Precondition:
+/// equal sizes, multiples of the element size.
 norms tensor_norms(dtype type, bytes_view start, bytes_view recorded, bytes_view replayed,
                    double roundings = 1, bool without_infinities = false);
 
