@@ -15,9 +15,9 @@ namespace potl::libtorch::dispatch {
 /// The dispatch key that a block switches on in its thread: below autograd and autocast, above the
 /// CPU's kernels, and not used by torch itself.
 constexpr c10::DispatchKey key = c10::DispatchKey::CustomRNGKeyId;
-/// The one that it switches on above autograd and autocast (also an unused one of torch's), for
-/// operators whose gradients depend on the version of torch (ties.cpp).
-constexpr c10::DispatchKey key_above_autograd = c10::DispatchKey::DeferredInit;
+/// The one that it switches on above autograd and the transforms of torch.func (torch itself uses
+/// it in its tests alone), for operators whose gradients depend on the version of torch (ties.cpp).
+constexpr c10::DispatchKey key_above_autograd = c10::DispatchKey::TESTING_ONLY_GenericMode;
 /// What is left for a stock kernel that is called from one of ours.
 constexpr c10::DispatchKeySet below(c10::DispatchKeySet::FULL_AFTER, key);
 

@@ -147,14 +147,6 @@ def test_losses_with_a_margin_have_them_too() -> None:
     assert x.grad is not None and x.grad.tolist() == [-1, -1, 0]
 
 
-def test_transforms_of_functions_have_them_too() -> None:
-    with potl.deterministic():
-        ends = torch.tensor([-1.0, 1.0])
-        slopes = torch.func.vmap(torch.func.grad(lambda x: x.clamp(-1, 1)))(ends)
-        _, tangents = torch.func.jvp(lambda x: x.clamp(-1, 1), (ends,), (torch.ones(2),))
-    assert slopes.tolist() == tangents.tolist() == [1, 1]
-
-
 def test_without_a_gradient_nothing_is_composed() -> None:
     x = torch.ones(3, requires_grad=True)
     with potl.deterministic():
