@@ -464,6 +464,21 @@ TEST_CASE("a published tolerance judges, but what it judged does not count as re
   REQUIRE(count(one.judge(), outcome::reject, "replay.parameters") == 1);
 }
 
+TEST_CASE("what is in no norm stays open under a published tolerance") {
+  scene one;
+  one.options.tolerance = "mean_grad_norm";
+  one.run.distance = 1000;
+  differ(one.measured[3], 0.1);
+  one.measured[3].gradient_norm_mean = 1;
+  REQUIRE(count(one.judge(), outcome::inconclusive, "replay.parameters") == 0);
+  tensor_distance codes;
+  codes.path = "model/parameters/codes";
+  codes.whole = true;
+  codes.l2 = 1;
+  one.measured[3].distances[0].tensors.push_back(codes);
+  REQUIRE(count(one.judge(), outcome::inconclusive, "replay.parameters") == 1);
+}
+
 TEST_CASE("the reference distance of independent runs is used as a hundredth") {
   scene one;
   one.options.tolerance = "d_ref";
