@@ -16,7 +16,7 @@ import potl
 
 pytest.importorskip("potl._torch", reason="potl was built without torch")
 
-from potl._arithmetic import _library
+from potl._arithmetic import _arithmetic, _library
 
 A = torch.linspace(-1, 1, 21).view(3, 7)
 B = torch.linspace(-3, 2, 28).view(7, 4)
@@ -45,6 +45,16 @@ def in_thread(function: Callable[[], Any]) -> Any:
 
 
 # ---------------------------------------------------------------------- entering and leaving
+
+
+def test_a_lenient_block_within_another_leaves_it_lenient() -> None:
+    outer, inner = (_arithmetic._lenient("ord32") for _ in range(2))
+    with outer:
+        with inner:
+            assert _library.module().lets_through()
+        assert _library.module().lets_through()
+        UNKNOWN()
+    assert not _library.module().lets_through()
 
 
 def test_the_block_ends_where_it_ends() -> None:
