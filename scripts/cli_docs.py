@@ -36,6 +36,9 @@ command: `potl record trainer:build runs/1 --job job.json -- --lr 0.1`.
 
 Progress is drawn on standard error, and only on a terminal.
 
+`potl --install-completion` has your shell complete commands and options; `potl --show-completion`
+prints the lines for a file of your own.
+
 | exit code | meaning |
 |---|---|
 | 0 | success; for `verify`: accepted; never for `monitor` |

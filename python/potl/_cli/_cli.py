@@ -53,7 +53,7 @@ app = typer.Typer(
     "Exit codes: 0 success or accepted, 1 rejected, or runs that differ, 2 usage, "
     "3 inconclusive or an error, 4 unreadable input, 130 interrupted.",
     no_args_is_help=True,
-    add_completion=False,
+    add_completion=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -129,7 +129,11 @@ def run(arguments: Sequence[str] | None = None) -> int:
         with contextlib.suppress(OSError):
             error.show()  # type: ignore[attr-defined]
         return _result.USAGE
-    except (BrokenPipeError, SystemExit):  # the latter is what the parser makes of the former
+    except BrokenPipeError:
+        return _result.unread()
+    except SystemExit as ended:  # of the options for completion, or of the parser for a broken pipe
+        if ended.code == 0 and given[0] in ("--install-completion", "--show-completion"):
+            return 0
         return _result.unread()
     except BaseException as error:
         message, remedy = _result.describe(error)
