@@ -6,6 +6,7 @@
 #include <memory>
 
 #include <potl/checks/detail/copies.hpp>
+#include <potl/checks/detail/rough_sums.hpp>
 #include <potl/checks/replayer.hpp>
 #include <potl/evidence/evidence.hpp>
 #include <potl/transcript/state.hpp>
@@ -289,6 +290,9 @@ void bind_replayer(py::module_& module) {
       py::arg("states"), py::arg("places"));
   module.def("with_copies", &still_with_copies, py::arg("still"), py::arg("copies"),
              py::arg("roundings"));
+  module.def("rough_sums",
+             [] { return std::vector<std::string>(std::begin(rough_sums), std::end(rough_sums)); });
+  module.def("roughness", &roughness, py::arg("seed"));
 }
 
 }  // namespace potl::python

@@ -340,6 +340,12 @@ def copies_of(states: Sequence[State], places: Sequence[Sequence[str]]) -> dict[
         places: Of each parameter, the paths of what belongs to it: what its optimizer keeps first.
     """
 
+def rough_sums() -> list[str]:
+    """The operators whose results `roughen` moves, as torch names them."""
+
+def roughness(seed: int) -> float:
+    """How far, in units of roundoff of the typical element of a row."""
+
 def with_copies(
     still: Sequence[tuple[list[str], bytes]], copies: dict[str, list[str]], roundings: int
 ) -> list[tuple[list[str], bytes, int]]:

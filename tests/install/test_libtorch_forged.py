@@ -56,6 +56,39 @@ def test_a_forged_run_is_rejected_for_what_was_forged(
     assert rule in played.rules()
 
 
+# A program without potl's arithmetics. The verifier's own repeats are ways 1 and 2.
+ROUGH = {"arithmetic": "stock", "exact": 0, "dark": 1, "way": 3}
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "adam", "adam_alone"])
+def test_without_potls_arithmetics_an_honest_run_of_another_machine_is_accepted(
+    play: Play, optimizer: str
+) -> None:
+    played = play(**ROUGH, optimizer=optimizer, interrupt=12, threads=2)
+    assert (played.verdict, played.rules()) == ("accepted", set())
+    equal = [f for f in played.report["findings"] if "bit for bit" in f["reason"]]
+    assert len(equal) <= 12
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "cheat", "by", "rule"),
+    [
+        ("sgd", "lazy", 0, "replay.update_relative"),
+        ("sgd", "copied", 0, "replay.update_relative"),
+        ("adam_alone", "lazy", 0, "replay.update_relative"),
+        ("sgd", "rate", 2, "replay.update_relative"),
+        ("sgd", "splice", 0, "replay.parameters"),
+        ("sgd", "buffers", 0.1, "replay.buffers"),
+    ],
+)
+def test_without_potls_arithmetics_a_forged_run_is_rejected_too(
+    play: Play, optimizer: str, cheat: str, by: float, rule: str
+) -> None:
+    played = play(**ROUGH, optimizer=optimizer, cheat=cheat, by=by)
+    assert played.verdict == "rejected"
+    assert rule in played.rules()
+
+
 def test_a_moment_where_no_gradient_is_is_rejected_for_what_the_next_step_makes_of_it(
     play: Play,
 ) -> None:

@@ -25,6 +25,7 @@
 #include <vector>
 
 #include <potl/checks/detail/copies.hpp>
+#include <potl/libtorch/detail/linear.hpp>
 #include <potl/libtorch/detail/operator_tracer.hpp>
 #include <potl/libtorch/detail/step_arithmetic.hpp>
 #include <potl/libtorch/detail/step_rounding.hpp>
@@ -121,6 +122,11 @@ class workload {
   bool perturb(std::uint64_t way, bool threads_only = false) {
     return arithmetic_.perturb(way, threads_only);
   }
+  /// Until perturb() is called, leaves each sum as far off as another machine might.
+  bool roughen(std::uint64_t seed) { return arithmetic_.roughen(seed); }
+
+  /// Whether no step divides by what a state keeps: checks::any_workload.
+  bool is_linear() const { return detail::is_linear(task_); }
 
   /// In log64: the next step or batch_loss follows this log of the trainer's; null: steps log.
   void follow(std::uint64_t /*step*/, const checks::logged_rounding* logged) {
@@ -416,9 +422,8 @@ inline double workload::pass_over(std::uint64_t step, std::span<const std::int64
     loss.backward();
     out += loss.item<double>();
   }
+  arithmetic_.require_chosen();
   require_dense_gradients();
-  number = 0;
-  for (const at::Tensor& one : parameters()) arithmetic_.disturb(one.grad(), step, number++);
   return out;
 }
 
@@ -502,8 +507,6 @@ inline double workload::batch_loss(std::uint64_t step, std::span<const std::int6
   const generator_scope scope;
   const at::AutoGradMode with_gradients(true);  // as in the step: operators may look at that
   const detail::unchanged guard(*task_.model);
-  std::uint64_t number = 0;
-  for (const at::Tensor& one : parameters()) arithmetic_.disturb(one, step_, number++);
   double out = 0;
   const std::vector<part> parts = micro_batches(ids);
   const step_rounding::part rounded(rounding_, step);  // never ended: this is not a whole step
@@ -514,6 +517,7 @@ inline double workload::batch_loss(std::uint64_t step, std::span<const std::int6
     // The log of the step has backward passes between its losses.
     if (rounding_.follows() && i + 1 < parts.size()) loss.backward();
   }
+  arithmetic_.require_chosen();
   forget_gradients();
   return out;
 }

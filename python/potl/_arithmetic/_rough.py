@@ -13,35 +13,9 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-# In units of roundoff of the typical element of a row: an older processor's chain over 2,048 terms
-# is about that far from a sum in blocks. Every other seed has the rougher one: what lies behind
-# more layers takes more to turn.
-_ROUGHNESS = (8.0, 32.0)
+from .. import _core
 
-# Sums of terms of both signs. Sums of squares and of probabilities have no small results that their
-# terms do not have, and would turn negative.
-_SUMS = frozenset(
-    (
-        *("mm", "addmm", "bmm", "baddbmm", "mv", "addmv", "dot", "sum", "mean"),
-        *("convolution", "convolution_backward"),
-        *("native_batch_norm", "native_batch_norm_backward", "_native_batch_norm_legit"),
-        *("_batch_norm_with_update", "batch_norm_backward"),
-        *("cudnn_batch_norm", "cudnn_batch_norm_backward"),
-        *("native_layer_norm", "native_layer_norm_backward"),
-        *("native_group_norm", "native_group_norm_backward"),
-        *("_fused_rms_norm", "_fused_rms_norm_backward"),
-        *("_softmax_backward_data", "_log_softmax_backward_data"),
-        *("embedding_dense_backward", "index_add", "scatter_add"),
-        *("_fft_c2c", "_fft_c2r", "_fft_r2c"),
-        *("mkldnn_rnn_layer", "mkldnn_rnn_layer_backward", "_cudnn_rnn", "_cudnn_rnn_backward"),
-        "_scaled_dot_product_flash_attention_for_cpu",
-        "_scaled_dot_product_flash_attention_for_cpu_backward",
-        *("_scaled_dot_product_flash_attention", "_scaled_dot_product_flash_attention_backward"),
-        "_scaled_dot_product_efficient_attention",
-        "_scaled_dot_product_efficient_attention_backward",
-        *("_scaled_dot_product_cudnn_attention", "_scaled_dot_product_cudnn_attention_backward"),
-    )
-)
+_SUMS = frozenset(_core.rough_sums())
 
 
 class RoughSums(TorchDispatchMode):  # type: ignore[no-untyped-call]
@@ -54,7 +28,7 @@ class RoughSums(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def __init__(self, seed: int) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self._seed = seed
-        self._roughness = _ROUGHNESS[seed % 2]
+        self._roughness = _core.roughness(seed)
         self._generators: dict[torch.device, torch.Generator] = {}
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:

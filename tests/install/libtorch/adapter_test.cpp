@@ -533,6 +533,7 @@ void memory_formats_survive() {
 }  // namespace
 
 #include "adapter_beside.hpp"
+#include "adapter_noise.hpp"
 #include "adapter_refusals.hpp"
 
 int main(int count, char** words) {
@@ -573,6 +574,10 @@ int main(int count, char** words) {
   a_number_that_makes_no_training_is_named();
   learning_rates_come_from_the_job();
   recomputing_a_loss_changes_nothing();
+  rough_sums_are_off_by_some_units_of_roundoff_and_nothing_else_is();
+  rough_sums_reach_backward_passes_and_change_no_version();
+  a_job_in_stock_arithmetic_is_rough_where_asked();
+  what_divides_by_nothing_that_it_keeps_is_linear();
   the_users_generator_is_left_alone();
   dropout_follows_the_step();
   nothing_writes_to_what_inference_made();
