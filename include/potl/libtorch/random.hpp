@@ -12,12 +12,14 @@
 
 #include <ATen/ATen.h>
 #include <ATen/CPUGeneratorImpl.h>
+#include <c10/core/InferenceMode.h>
 #include <torch/nn/module.h>
 
 #include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -28,8 +30,25 @@
 
 namespace potl::libtorch {
 
+namespace detail {
+
+/// Leaves InferenceMode while it lives: what is built or restored in it could not be trained.
+class out_of_inference {
+ public:
+  out_of_inference() {
+    if (c10::InferenceMode::is_enabled()) off_.emplace(false);
+  }
+  out_of_inference(const out_of_inference&) = delete;
+  out_of_inference& operator=(const out_of_inference&) = delete;
+
+ private:
+  std::optional<c10::InferenceMode> off_;
+};
+
+}  // namespace detail
+
 /// Saves LibTorch's CPU generator and restores it at the end of its life, in the same thread. Other
-/// threads that want a scope wait until then. Nests.
+/// threads that want a scope wait until then. Leaves InferenceMode. Nests.
 class generator_scope {
  public:
   generator_scope() : generator_(at::detail::getDefaultCPUGenerator()) {
@@ -49,6 +68,7 @@ class generator_scope {
     return one;
   }
   std::lock_guard<std::recursive_mutex> held_{turn()};
+  detail::out_of_inference mode_;
   at::Generator generator_;
   at::Tensor saved_;
 };

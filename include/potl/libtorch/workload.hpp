@@ -282,6 +282,7 @@ inline checks::copies workload::copies_of(const builder& build) const {
 
 inline void workload::load_state(const transcript::state& from, std::uint64_t step) {
   using namespace detail;
+  const out_of_inference mode;
   const transcript::state_map& tree = map_at(from.root(), "state");
   const auto at = [&](const char* name) -> const transcript::state_value& {
     return member(tree, std::string(name), name);

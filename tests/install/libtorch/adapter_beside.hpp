@@ -66,4 +66,20 @@ void threads_draw_their_own_numbers() {
   for (const potl::digest& one : together) EXPECT(one == alone);
 }
 
+void a_client_in_inference_mode_trains_as_others() {
+  const pl::builder build = builder_of(adam);
+  const auto trained = [&](bool infers) {
+    const c10::InferenceMode mode(infers);
+    const potl::transcript::job job = job_of(build);
+    pl::workload work(build, job), other(build, job);
+    work.run_step(1);
+    other.load_state(work.capture(), 1);
+    other.run_step(2);
+    EXPECT(other.batch_loss(3, job.sample_ids(3)) > 0);
+    EXPECT(c10::InferenceMode::is_enabled() == infers);
+    return other.capture().state_digest();
+  };
+  EXPECT(trained(true) == trained(false));
+}
+
 }  // namespace

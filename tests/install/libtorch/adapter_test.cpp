@@ -581,6 +581,7 @@ int main(int count, char** words) {
   the_users_generator_is_left_alone();
   dropout_follows_the_step();
   nothing_writes_to_what_inference_made();
+  a_client_in_inference_mode_trains_as_others();
   threads_draw_their_own_numbers();
   memory_formats_survive();
   a_key_that_the_job_does_not_pin_records_nothing(words[1]);
