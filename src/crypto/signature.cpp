@@ -34,7 +34,7 @@ result<public_key> public_key::from_pem(std::string_view pem) {
                            for_signatures);
   }
   return detail::bad_pem("an Ed25519 public key in PEM form",
-                         "`potl keygen` writes one, named *.pub");
+                         "`potl keygen` writes one, named *.pub; in C++ public_key::to_pem()");
 }
 
 std::string public_key::to_pem() const {
@@ -92,7 +92,7 @@ result<signing_key> signing_key::from_pem(std::string_view pem) {
     return detail::bad_pem("a key that signs, but one for encryption", for_signatures);
   }
   return detail::bad_pem("an unencrypted Ed25519 secret key in PEM form",
-                         "`potl keygen` writes one, named *.pem");
+                         "`potl keygen` writes one, named *.pem; in C++ signing_key::to_pem()");
 }
 
 signature_bytes signing_key::sign(bytes_view message) const {

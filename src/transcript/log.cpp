@@ -56,7 +56,8 @@ std::string checkpoint_entry(std::uint64_t step, std::uint64_t branch) {
 error unread_without_job(error why) {
   if (why.code == errc::limit) {
     why.remedy =
-        "`potl verify --job` reads as much as the steps of the job that you agreed on need";
+        "give the job that you agreed on (`potl verify --job`, or evidence_options::client_job): "
+        "then as much is read as its steps need";
   }
   return why;
 }

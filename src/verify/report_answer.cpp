@@ -123,11 +123,13 @@ void add_remedies(std::span<const finding> findings, const answer_facts& facts,
     return;
   }
   if (!facts.where.job_is_own) {
-    steps.emplace_back("Pass your own copy of the job (--job job.json).");
+    steps.emplace_back(
+        "Pass your own copy of the job (--job job.json; in C++ evidence_options::client_job).");
   }
   if (!facts.where.committed) {
     steps.emplace_back(
-        "Ask the trainer for the commitment, and verify with it (potl verify --commitment).");
+        "Ask the trainer for the commitment, and verify with it (--commitment; in C++ "
+        "evidence_options::commitment).");
   }
   const auto open = std::count_if(findings.begin(), findings.end(), [](const finding& one) {
     return one.result == outcome::inconclusive;
@@ -143,7 +145,7 @@ void add_remedies(std::span<const finding> findings, const answer_facts& facts,
     if (open == 0) steps.emplace_back("Replay segments: verify with the Replay check and a task.");
   } else if (reached.sampled < needed && asked_for(findings) < needed) {
     steps.emplace_back("Replay at least " + counted(needed, "random segment") +
-                       " (--replay-samples " + text(needed) + ").");
+                       " (--replay-samples " + text(needed) + "; in C++ replay_options::samples).");
   }
 }
 
@@ -265,7 +267,9 @@ json_value next_json(std::span<const finding> findings, const answer_facts& fact
       stronger = stronger_json(reached, facts.wanted, *seconds, facts.context.seconds);
     }
     if (facts.result == verdict::accepted) {
-      steps.emplace_back("To see more, verify again with more random segments (--replay-samples).");
+      steps.emplace_back(
+          "To see more, verify again with more random segments (--replay-samples; in C++ "
+          "replay_options::samples).");
     }
   }
   return json_value::of({{"steps", std::move(steps)},

@@ -226,9 +226,10 @@ TEST_CASE("a draw that was too small for the policy says how many segments it as
   const auto needed = segments_needed({60, 58, 5}, few.wanted);
   const json_value report = few.report();
   REQUIRE(*report.find("verdict")->if_string() == "inconclusive");
-  REQUIRE(steps_of(report) == std::vector<std::string>{"Replay at least " + std::to_string(needed) +
-                                                       " random segments (--replay-samples " +
-                                                       std::to_string(needed) + ")."});
+  REQUIRE(steps_of(report) ==
+          std::vector<std::string>{"Replay at least " + std::to_string(needed) +
+                                   " random segments (--replay-samples " + std::to_string(needed) +
+                                   "; in C++ replay_options::samples)."});
   REQUIRE(samples_of(report).front() == needed);
 }
 

@@ -379,8 +379,8 @@ class judge {
   }
 
   static constexpr const char* remedy =
-      ": use an exact arithmetic (arithmetic=\"auto\"; potl.check says what it costs here), or "
-      "shorter segments (potl calibrate)";
+      ": agree on an exact arithmetic (\"auto\"; in C++ with task::exact), or on shorter segments "
+      "(checkpoint_every)";
 
   const replay_context& context_;
   const segment_measurement& measurement_;
