@@ -230,7 +230,9 @@ inline std::vector<std::string> workload::differences() {
     }
   }
   if (data_root(task_.data) != job.data_root) {
-    out.push_back("the data set holds other samples or labels than agreed");
+    out.push_back(
+        "the data set holds other samples or labels than agreed: if code computes them, their bits "
+        "may depend on the machine, so prepare them once and store them");
   }
   if (step_ == 0 && capture().state_digest() != job.initial_state) {
     out.push_back("the initial state is not the agreed one");
