@@ -46,6 +46,15 @@ void rough_sums_are_off_by_some_units_of_roundoff_and_nothing_else_is() {
   EXPECT(at::allclose(roughly(1, product), product(), 0x1p-7, 0));
 }
 
+void sums_are_never_left_as_they_are_in_silence() {
+  const at::Tensor a = wave({40, 30});
+  at::enableRecordFunction(false);
+  EXPECT(!roughly(2, [&] { return a.sum(0); }).equal(a.sum(0)));
+  EXPECT(!at::isRecordFunctionEnabled());
+  at::enableRecordFunction(true);
+  EXPECT(code_of([] { pl::detail::rough_sums(2).require_all(); }) == potl::errc::unsupported);
+}
+
 void rough_sums_reach_backward_passes_and_change_no_version() {
   const at::Tensor x = wave({20, 30}), start = wave({30, 30});
   const auto gradient = [&] {

@@ -575,6 +575,7 @@ int main(int count, char** words) {
   learning_rates_come_from_the_job();
   recomputing_a_loss_changes_nothing();
   rough_sums_are_off_by_some_units_of_roundoff_and_nothing_else_is();
+  sums_are_never_left_as_they_are_in_silence();
   rough_sums_reach_backward_passes_and_change_no_version();
   a_job_in_stock_arithmetic_is_rough_where_asked();
   what_divides_by_nothing_that_it_keeps_is_linear();

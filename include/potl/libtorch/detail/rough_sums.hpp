@@ -24,6 +24,7 @@
 #include <utility>
 
 #include <potl/checks/detail/rough_sums.hpp>
+#include <potl/core/error.hpp>
 
 namespace potl::libtorch::detail {
 
@@ -91,12 +92,17 @@ class rough_sums {
     }
 
     place before_;
+    at::RecordFunctionGuard told_{true};
     at::CallbackHandle handle_;
   };
 
-  /// Throws what kept a sum from being moved: a repeat without it would show too little.
+  /// Throws what kept a sum from being moved since the last call: a repeat without it would show
+  /// too little. potl::exception (unsupported) when none was.
   void require_all() {
     if (const auto failure = std::exchange(failure_, nullptr)) std::rethrow_exception(failure);
+    if (std::exchange(moved_, 0) > 0) return;
+    throw exception({errc::unsupported, "this LibTorch does not tell which operators a step runs",
+                     "use a build with record functions, or set task::exact"});
   }
 
  private:
@@ -110,6 +116,7 @@ class rough_sums {
 
   void move(const at::Tensor& result) {
     if (!result.defined() || result.numel() == 0 || result.layout() != at::kStrided) return;
+    ++moved_;
     // Autograd has seen the result already, and is not told: it is the operator's own.
     const at::AutoDispatchBelowADInplaceOrView below;
     const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
@@ -150,6 +157,7 @@ class rough_sums {
   double roughness_;
   at::Generator generator_;
   std::exception_ptr failure_;
+  std::uint64_t moved_ = 0;
 };
 
 }  // namespace potl::libtorch::detail
