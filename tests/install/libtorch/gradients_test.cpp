@@ -218,7 +218,7 @@ void other_ways_differ_where_the_arithmetic_may() {
     EXPECT((other == usual) == (mode == "ord32"));
     for (std::size_t i = 0; i < usual.size(); ++i) {
       other[i] -= usual[i];
-      EXPECT(std::abs(other[i]) < 1e-5);
+      EXPECT(std::abs(other[i]) < 1e-4);
     }
     EXPECT(gradient_of(source, initial, 2) == usual);
   }
