@@ -87,6 +87,9 @@ class python_workload final : public any_workload {
     calling_python(
         [&] { method("fetch")(step, std::vector<std::int64_t>(ids.begin(), ids.end())); });
   }
+  void steer(double loss) override {
+    calling_python([&] { method("steer")(loss); });
+  }
   bool judges_states() const override { return true; }
   std::optional<state_problem> problem(const state& recorded, std::uint64_t step,
                                        bool logged) override {

@@ -85,6 +85,7 @@ class TensorDistance:
     rounding_only: bool
     still: bool
     whole: bool
+    places: bool
     def __init__(self, **fields: str | float | bool) -> None: ...
 
 class GroupDistance:

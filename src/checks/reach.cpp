@@ -2,6 +2,7 @@
 #include <potl/checks/detail/reach.hpp>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 #include <map>
@@ -223,7 +224,8 @@ movements measure_movements(std::span<const segment> stretches, const state_load
       for (std::size_t t = 0; t < now.size(); ++t) {
         const numeric::moved by = movement_of(old[t], now[t]);
         next.moved.push_back(by.numbers);
-        next.opened.push_back(by.infinities);
+        next.came.push_back(by.came);
+        next.went.push_back(by.went);
       }
     }
     out.stretches.push_back(std::move(next));
@@ -243,9 +245,13 @@ screening screen(const run_view& run, const movements& moved, usual_of whose) {
   std::vector<segment> all;
   for (const movements::stretch& one : moved.stretches) all.push_back(one.where);
   const std::vector<double> rates = relative_rates(run, all);
-  const what_moved numbers = &movements::stretch::moved, infinities = &movements::stretch::opened;
+  const what_moved numbers = &movements::stretch::moved;
   const std::vector<double> usual = usual_movements(moved, rates, whose, numbers);
-  const std::vector<double> opened = usual_movements(moved, rates, whose, infinities);
+  // Apart, because an infinity that goes once, as where no best value was known, may not come
+  // again.
+  const std::array turns{&movements::stretch::came, &movements::stretch::went};
+  std::vector<std::vector<double>> turned;
+  for (const what_moved of : turns) turned.push_back(usual_movements(moved, rates, whose, of));
   screening out;
   for (std::size_t s = 0; s < all.size(); ++s) {
     screened next;
@@ -257,8 +263,10 @@ screening screen(const run_view& run, const movements& moved, usual_of whose) {
       const double by = moved_at(moved.stretches[s], numbers, t);
       double ratio = by == 0 ? 0 : by / limit;
       if (is_square(moved.tensors[t].kind)) ratio = std::sqrt(ratio);
-      const double came = moved_at(moved.stretches[s], infinities, t);
-      if (came > 0 && !std::isnan(ratio)) ratio = std::max(ratio, came / opened[t]);
+      for (std::size_t i = 0; i < turns.size() && !std::isnan(ratio); ++i) {
+        const double some = moved_at(moved.stretches[s], turns[i], t);
+        if (some > 0) ratio = std::max(ratio, some / turned[i][t]);
+      }
       if (ratio <= next.ratio) continue;
       next.ratio = ratio;
       next.tensor = moved.tensors[t].path;

@@ -145,7 +145,7 @@ double change_of(const state_value& before, const state_value& after) {
              *now = as<transcript::state_tensor>(&after);
   if (old == nullptr) return 0;
   const numeric::moved by = movement_of({old, false, 0}, {now, false, 0});
-  if (by.infinities > 0) return 1;
+  if (by.came > 0 || by.went > 0) return 1;
   return relative(by.numbers, numeric::movement(old->type, {}, old->bytes).numbers,
                   numeric::movement(now->type, {}, now->bytes).numbers);
 }

@@ -258,11 +258,13 @@ std::vector<std::int64_t> replayer::prepare(std::uint64_t step,
 
 transcript::state replayer::run_steps(const transcript::state& from, std::uint64_t start,
                                       std::uint64_t end, std::optional<std::uint64_t> branch,
-                                      const seen& told) {
+                                      const seen& told, bool steered) {
   restore(from, start);
   work_.expect(start + 1, end);
   for (std::uint64_t step = start + 1; step <= end; ++step) {
     const std::vector<std::int64_t> ids = prepare(step, branch);
+    const auto* logged = branch ? view_.superseded_step(*branch, step) : view_.step(step);
+    if (steered && logged != nullptr) work_.steer(logged->loss);
     const step_outcome what =
         guarded([&work = work_, step, ids] { return work.run_step(step, ids); });
     if (told) told(step, what);

@@ -65,7 +65,8 @@ struct tensor_sums {
   double count = 0;
   bool scalar = false;
   bool still = false;
-  bool whole = false;  // what counts, or tells which
+  bool whole = false;   // what counts, or tells which
+  bool places = false;  // how many of that
 };
 
 struct group_sums {
@@ -74,10 +75,7 @@ struct group_sums {
 };
 
 constexpr std::string_view where_infinite = " where it is infinite";
-
-bool ends(std::string_view path, std::string_view with) {
-  return path.size() >= with.size() && path.substr(path.size() - with.size()) == with;
-}
+constexpr std::string_view how_many = " (how many)";
 
 // Without a gradient every machine computes the same of an element, apart from the last bit of one
 // in a million where a multiplication and an addition are fused: the root of that share, or so.
@@ -109,10 +107,11 @@ class walker {
       compare_floats(path, true, dtype::f64, bytes_of(as<double>(start)), bytes_of(number),
                      bytes_of(as<double>(&replayed)));
     } else if (const auto* whole = as<std::int64_t>(&recorded)) {
-      const auto* again = as<std::int64_t>(&replayed);
-      if (*whole == *again) return;
-      const bytes_view before = bytes_of(as<std::int64_t>(start));
-      turn(path, numeric::tensor_norms(dtype::i64, before, bytes_of(whole), bytes_of(again)), 1);
+      turn(path, dtype::i64, bytes_of(as<std::int64_t>(start)), bytes_of(whole),
+           bytes_of(as<std::int64_t>(&replayed)));
+    } else if (const auto* flag = as<bool>(&recorded)) {
+      turn(path, dtype::boolean, bytes_of(as<bool>(start)), bytes_of(flag),
+           bytes_of(as<bool>(&replayed)));
     } else if (const auto* bytes = as<state_bytes>(&recorded)) {
       if (bytes->bytes != as<state_bytes>(&replayed)->bytes) differ(path);
     } else if (const auto* alias = as<state_alias>(&recorded)) {
@@ -135,7 +134,6 @@ class walker {
   }
 
   static bool equal_plain(const state_value& a, const state_value& b) {
-    if (const auto* flag = as<bool>(&a)) return *flag == *as<bool>(&b);
     if (const auto* text = as<std::string>(&a)) return *text == *as<std::string>(&b);
     return true;
   }
@@ -186,12 +184,7 @@ class walker {
       before = start->bytes;
     }
     if (!info(recorded.type).floating) {
-      const bool equal =
-          std::equal(recorded.bytes.begin(), recorded.bytes.end(), replayed.bytes.begin());
-      if (equal) return;
-      return turn(path,
-                  numeric::tensor_norms(recorded.type, before, recorded.bytes, replayed.bytes),
-                  recorded.bytes.size() / info(recorded.type).size);
+      return turn(path, recorded.type, before, recorded.bytes, replayed.bytes);
     }
     compare_floats(path, recorded.dims.empty(), recorded.type, before, recorded.bytes,
                    replayed.bytes);
@@ -248,8 +241,9 @@ class walker {
     return {reinterpret_cast<const std::uint8_t*>(value), sizeof *value};
   }
 
-  // An infinity comes or goes with the last bit of an output, too, as in a mask. It is judged like
-  // what is no float, and the numbers beside it by themselves.
+  // An infinity comes or goes with the last bit of an output, too, and so do the two numbers of
+  // another mask. They are judged like what is no float, and the numbers beside an infinity by
+  // themselves.
   void compare_floats(const std::string& path, bool scalar, dtype type, bytes_view start,
                       bytes_view recorded, bytes_view replayed) {
     const std::size_t count = recorded.size() / info(type).size;
@@ -258,21 +252,29 @@ class walker {
       const auto signs = [type](bytes_view from) {
         return numeric::signs_of_infinities(type, from);
       };
-      const norms turned =
-          numeric::tensor_norms(dtype::i8, signs(start), signs(recorded), signs(replayed));
-      if (turned.l2 > 0) turn(path + std::string(where_infinite), turned, count);
+      turn(path + std::string(where_infinite), dtype::i8, signs(start), signs(recorded),
+           signs(replayed));
       of = numeric::tensor_norms(type, start, recorded, replayed, 1, true);
+    } else if (!of.rounding_only && numeric::is_mask(info(type).size, recorded, replayed)) {
+      return turn(path, type, start, recorded, replayed);
     }
     groups[group_of(path)].tensors.push_back(
         {path, of, static_cast<double>(count), scalar, false, false});
   }
 
-  // A number that is no float turns with an activation next to zero, as where hits or codes are
-  // counted, also where the replay leaves it: the best step so far may be a later one elsewhere.
-  void turn(const std::string& path, const norms& of, std::size_t count) {
-    if (!(of.l2 > 0)) return differ(path);
-    groups[group_of(path)].tensors.push_back(
-        {path, of, static_cast<double>(count), false, false, true});
+  // What is no float turns with an activation next to zero, as where hits or codes are counted,
+  // also where the replay leaves it: the best step so far may be a later one elsewhere. How far
+  // says nothing of codes, and how many says nothing of a count.
+  void turn(const std::string& path, dtype type, bytes_view start, bytes_view recorded,
+            bytes_view replayed) {
+    const std::size_t size = info(type).size;
+    const norms places = numeric::places(size, start, recorded, replayed);
+    if (places.l2 == 0) return;
+    const auto count = static_cast<double>(recorded.size() / size);
+    std::vector<tensor_sums>& tensors = groups[group_of(path)].tensors;
+    const norms of = numeric::tensor_norms(type, start, recorded, replayed);
+    tensors.push_back({path, of, count, false, false, true});
+    tensors.push_back({path + std::string(how_many), places, count, false, false, true, true});
   }
 
   std::map<std::string, const still_elements*> still_;
@@ -295,7 +297,7 @@ group_distance gather(group which, const group_sums& sums, const state_value& re
           of.rounding_only && (tensor.still || moves || may_round(replayed_root, tensor.path));
       out.tensors.push_back({tensor.path, tensor.count, of.l2, of.excess_l2, of.rounding_l2,
                              of.update_l2, of.replayed_update_l2, scalar, rounding_only,
-                             tensor.still, tensor.whole});
+                             tensor.still, tensor.whole, tensor.places});
       if (tensor.still) continue;  // its elements are among the others
       const double travelled = std::min(of.update_l2, of.replayed_update_l2);
       const double relative = !of.finite          ? std::numeric_limits<double>::quiet_NaN()
@@ -361,7 +363,7 @@ std::vector<group_distance> compare_next(const state_value& start, const state_v
   for (const group which : {parameters, buffers}) {
     // Of what is counted, the segment alone is judged.
     std::erase_if(all.groups[which].tensors, [](const tensor_sums& one) {
-      return one.whole && !ends(one.path, where_infinite);
+      return one.whole && one.path.find(where_infinite) == std::string::npos;
     });
     out.push_back(gather(which, all.groups[which], replayed));
     out.back().group = which == parameters ? "next" : "next_buffers";

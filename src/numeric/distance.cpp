@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstring>
 
 #include <potl/numeric/detail/distance.hpp>
 
@@ -29,10 +30,14 @@ struct sums {
     excess += other.excess;
     beyond += other.beyond;
   }
-  // The norms of the update are left out: the start may hold infinities that are gone afterwards.
   bool is_finite() const noexcept {
     return std::isfinite(l2) && std::isfinite(update) && std::isfinite(replayed) &&
            std::isfinite(weight) && std::isfinite(dot);
+  }
+  // Whether no number may stand for an infinity.
+  bool is_small() const noexcept {
+    constexpr double most = furthest * furthest;
+    return l2 < most && update < most && replayed < most && weight < most && std::isfinite(dot);
   }
 };
 
@@ -73,26 +78,26 @@ sums add_up(const values& v, double allowance) noexcept {
   return out;
 }
 
-// No sum of squares of such numbers is finite. Some stand for infinity: the largest of all, as the
-// best value before there is one.
-bool is_vast(double of) noexcept { return !(std::fabs(of) < 1e150); }
+double sign_of_furthest(double of) noexcept {
+  return std::fabs(of) >= furthest ? std::copysign(1, of) : 0;
+}
 
-// What was vast and is not now came from 0, and what both sides have (a mask, a place that is not
-// filled yet) is no difference: whether a state may hold it is another question
+// What was as good as infinite and is not now came from 0, and what both sides have (a mask, a
+// place that is not filled yet) is no difference: whether a state may hold it is another question
 // (checks/detail/finite.hpp). Everything else that is not finite is reported.
 bool settle(values& v, std::size_t count, bool without_infinities) noexcept {
   bool finite = true;
   for (std::size_t i = 0; i < count; ++i) {
     double &a = v.start[i], &b = v.recorded[i], &c = v.replayed[i];
-    if (is_vast(a)) a = 0;
-    if (!is_vast(b) && !is_vast(c)) continue;
+    if (!(std::fabs(a) < furthest)) a = 0;
+    if (std::fabs(b) < furthest && std::fabs(c) < furthest) continue;
     if (b == c || (std::isnan(b) && std::isnan(c))) {
       a = b = c = 0;
       continue;
     }
-    if (without_infinities && std::isinf(b)) b = 0;
-    if (without_infinities && std::isinf(c)) c = 0;
-    if (is_vast(b) || is_vast(c)) finite = false;
+    if (without_infinities && sign_of_furthest(b) != 0) b = 0;
+    if (without_infinities && sign_of_furthest(c) != 0) c = 0;
+    if (!(std::fabs(b) < furthest && std::fabs(c) < furthest)) finite = false;
   }
   return finite;
 }
@@ -112,24 +117,43 @@ double squared_distance(const slice& a, const slice& b) noexcept {
   return out;
 }
 
-double sign_of_infinity(double of) noexcept { return std::isinf(of) ? std::copysign(1, of) : 0; }
-
-double sign_of_furthest(double of) noexcept {
-  return std::fabs(of) >= furthest ? std::copysign(1, of) : 0;
-}
-
 // Leaves numbers, and NaN that only one of both has.
-double take_infinities(slice& a, slice& b) noexcept {
-  double out = 0;
+void take_infinities(slice& a, slice& b, moved& count) noexcept {
   for (std::size_t i = 0; i < block; ++i) {
-    const double by = sign_of_furthest(b[i]) - sign_of_furthest(a[i]);
-    out += by * by;
+    const double before = sign_of_furthest(a[i]), after = sign_of_furthest(b[i]);
+    if (before != after) {
+      count.came += after == 0 ? 0 : 1;
+      count.went += before == 0 ? 0 : 1;
+    }
     if (std::isnan(a[i]) && std::isnan(b[i])) a[i] = b[i] = 0;
     for (double* one : {&a[i], &b[i]}) {
       if (sign_of_furthest(*one) != 0) *one = 0;
     }
   }
-  return out;
+}
+
+template <class Whole>
+void subtract(const std::uint8_t* from, const std::uint8_t* what, std::size_t count, double* to) {
+  for (std::size_t i = 0; i < count; ++i) {
+    Whole a = 0, b = 0;
+    if (from != nullptr) std::memcpy(&a, from + i * sizeof a, sizeof a);
+    if (what != nullptr) std::memcpy(&b, what + i * sizeof b, sizeof b);
+    const auto size = static_cast<std::uint64_t>(a) - static_cast<std::uint64_t>(b);
+    to[i] = a < b ? -static_cast<double>(0 - size) : static_cast<double>(size);
+  }
+}
+
+// 64-bit integers, of which doubles hold differences alone; null stands for zeros.
+bool subtract(dtype type, const std::uint8_t* from, const std::uint8_t* what, std::size_t count,
+              slice& to) {
+  if (type == dtype::i64) {
+    subtract<std::int64_t>(from, what, count, to.data());
+  } else if (type == dtype::u64) {
+    subtract<std::uint64_t>(from, what, count, to.data());
+  } else {
+    return false;
+  }
+  return true;
 }
 
 }  // namespace
@@ -157,18 +181,23 @@ norms tensor_norms(dtype type, bytes_view start, bytes_view recorded, bytes_view
   norms out;
   for (std::size_t at = 0; at < total; at += block) {
     const std::size_t count = std::min(block, total - at);
-    if (start.empty()) {
-      v.start.fill(0);
+    const std::uint8_t* before = start.empty() ? nullptr : start.data() + at * size;
+    const std::uint8_t *there = recorded.data() + at * size, *here = replayed.data() + at * size;
+    v.start.fill(0);
+    v.replayed.fill(0);
+    // As seen from the replay, if a double does not hold them.
+    if (subtract(type, there, here, count, v.recorded)) {
+      subtract(type, before, here, count, v.start);
     } else {
-      widen(type, start.data() + at * size, count, v.start.data());
+      if (before != nullptr) widen(type, before, count, v.start.data());
+      widen(type, there, count, v.recorded.data());
+      widen(type, here, count, v.replayed.data());
     }
-    widen(type, recorded.data() + at * size, count, v.recorded.data());
-    widen(type, replayed.data() + at * size, count, v.replayed.data());
     for (auto* row : {&v.start, &v.recorded, &v.replayed}) {
       std::fill(row->begin() + static_cast<std::ptrdiff_t>(count), row->end(), 0.0);
     }
     sums some = add_up(v, allowance);
-    if (!some.is_finite()) {
+    if (!some.is_small()) {
       if (!settle(v, count, without_infinities)) out.finite = false;
       some = add_up(v, allowance);
     }
@@ -188,6 +217,44 @@ norms tensor_norms(dtype type, bytes_view start, bytes_view recorded, bytes_view
   return out;
 }
 
+norms places(std::size_t size, bytes_view start, bytes_view recorded, bytes_view replayed) {
+  const std::vector<std::uint8_t> zero(size);
+  norms out;
+  for (std::size_t at = 0; at < recorded.size(); at += size) {
+    const auto differ = [at, size](bytes_view a, bytes_view b) {
+      return std::memcmp(a.data() + at, b.data() + at, size) == 0 ? 0.0 : 1.0;
+    };
+    const auto moved = [&](bytes_view end) {
+      if (!start.empty()) return differ(start, end);
+      return std::memcmp(end.data() + at, zero.data(), size) == 0 ? 0.0 : 1.0;
+    };
+    out.l2 += differ(recorded, replayed);
+    out.update_l2 += moved(recorded);
+    out.replayed_update_l2 += moved(replayed);
+  }
+  out.l1 = out.excess_l2 = out.l2;
+  out.linf = out.l2 > 0 ? 1 : 0;
+  out.rounding_only = out.l2 == 0;
+  return out;
+}
+
+bool is_mask(std::size_t size, bytes_view recorded, bytes_view replayed) {
+  if (replayed.size() <= 2 * size) return false;
+  const auto same = [size](const std::uint8_t* a, const std::uint8_t* b) {
+    return std::memcmp(a, b, size) == 0;
+  };
+  const std::uint8_t *one = replayed.data(), *other = one;
+  for (const bytes_view each : {replayed, recorded}) {
+    for (std::size_t at = 0; at < each.size(); at += size) {
+      const std::uint8_t* here = each.data() + at;
+      if (same(here, one) || same(here, other)) continue;
+      if (other != one || each.data() != replayed.data()) return false;
+      other = here;
+    }
+  }
+  return true;
+}
+
 std::vector<std::uint8_t> signs_of_infinities(dtype type, bytes_view values) {
   const std::size_t size = info(type).size / lanes_of(type);
   std::vector<std::uint8_t> out(values.size() / size);
@@ -196,7 +263,7 @@ std::vector<std::uint8_t> signs_of_infinities(dtype type, bytes_view values) {
     const std::size_t count = std::min(block, out.size() - at);
     widen(type, values.data() + at * size, count, some.data());
     for (std::size_t i = 0; i < count; ++i) {
-      out[at + i] = static_cast<std::uint8_t>(static_cast<int>(sign_of_infinity(some[i])));
+      out[at + i] = static_cast<std::uint8_t>(static_cast<int>(sign_of_furthest(some[i])));
     }
   }
   return out;
@@ -206,22 +273,26 @@ moved movement(dtype type, bytes_view before, bytes_view after) {
   const std::size_t size = info(type).size / lanes_of(type);
   const std::size_t total = std::max(before.size(), after.size()) / size;
   slice old{}, now{};
-  double numbers = 0, signs = 0;
+  moved out;
   for (std::size_t at = 0; at < total; at += block) {
     const std::size_t count = std::min(block, total - at);
-    if (!before.empty()) widen(type, before.data() + at * size, count, old.data());
-    if (!after.empty()) widen(type, after.data() + at * size, count, now.data());
+    const std::uint8_t* from = before.empty() ? nullptr : before.data() + at * size;
+    const std::uint8_t* to = after.empty() ? nullptr : after.data() + at * size;
+    if (!subtract(type, to, from, count, now)) {
+      if (from != nullptr) widen(type, from, count, old.data());
+      if (to != nullptr) widen(type, to, count, now.data());
+    }
     for (auto* row : {&old, &now}) {
       std::fill(row->begin() + static_cast<std::ptrdiff_t>(count), row->end(), 0.0);
     }
     double squares = squared_distance(old, now);
     if (!(squares < furthest * furthest)) {
-      signs += take_infinities(old, now);
+      take_infinities(old, now, out);
       squares = squared_distance(old, now);
     }
-    numbers += squares;
+    out.numbers += squares;
   }
-  return {std::sqrt(numbers), std::sqrt(signs)};
+  return {std::sqrt(out.numbers), std::sqrt(out.came), std::sqrt(out.went)};
 }
 
 }  // namespace potl::numeric

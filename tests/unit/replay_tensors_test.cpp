@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "replay_fixture.hpp"
@@ -29,6 +30,7 @@ group_distance empty(const std::string& name) {
 std::vector<group_distance> parameters(std::vector<tensor_distance> tensors) {
   group_distance out = empty("parameters");
   for (const tensor_distance& one : tensors) {
+    if (one.whole) continue;
     out.l2 = std::hypot(out.l2, one.l2);
     out.excess_l2 = std::hypot(out.excess_l2, one.excess);
   }
@@ -276,18 +278,65 @@ TEST_CASE("codes and masks that are noise from the first segment on are not excu
   REQUIRE(one.verdict() == "accepted");
 }
 
-TEST_CASE("one integer that is off by one accuses nobody, also where the replay left it") {
-  for (const auto& [off, verdict] : {std::pair{1.0, "inconclusive"}, {1.42, "rejected"}}) {
+namespace {
+
+/// Codes, of which so many differ, and how far those are off.
+std::vector<tensor_distance> codes(double off, double many, double moved, double far) {
+  tensor_distance values = tensor("codes", off, 2000, far), places = values;
+  values.scalar = values.whole = true;
+  places = values;
+  places.path = "codes (how many)";
+  places.places = true;
+  places.l2 = places.excess = many;
+  places.update_l2 = places.replayed_update_l2 = moved;
+  return {values, places};
+}
+
+}  // namespace
+
+TEST_CASE("codes accuse by how many differ, and a few do not, however far they jump") {
+  for (const auto& [many, moved, verdict] : {std::tuple{16.0, 0.0, "inconclusive"},
+                                             {17.0, 0.0, "rejected"},
+                                             {69.0, 100.0, "inconclusive"},
+                                             {71.0, 100.0, "rejected"}}) {
     scene one;
-    auto zero_points = tensor("zero_points", off, 100, 0);
-    zero_points.scalar = zero_points.whole = true;
-    one.differs(3, {zero_points});
+    one.differs(3, codes(1e9, many, moved, 0));
     one.noise(3, {});
-    CAPTURE(off);
+    CAPTURE(many);
     CHECK(one.verdict() == verdict);
-    zero_points.whole = false;
-    one.differs(3, {zero_points});
-    CHECK(one.verdict() == "rejected");
+  }
+}
+
+TEST_CASE("codes pass within what repeats show of how many and of how far, up to the cap") {
+  for (const auto& [off, many, verdict] : {std::tuple{79.0, 16.0, "accepted"},
+                                           {79.0, 17.0, "inconclusive"},
+                                           {81.0, 16.0, "inconclusive"},
+                                           {101.0, 1.0, "inconclusive"}}) {
+    scene one;
+    one.differs(3, codes(off, many, 17, 1000));
+    one.noise(3, codes(off > 100 ? 100 : 10, 2, 17, 1000));
+    CAPTURE(off, many);
+    CHECK(one.verdict() == verdict);
+  }
+}
+
+TEST_CASE("floats beside the weights may follow from what turned, and weights do not") {
+  const auto verdict = [](std::size_t group, bool turned) {
+    scene one;
+    one.differs(3, {});
+    one.noise(3, {});
+    auto& tensors = one.measured[3].distances[group].tensors;
+    tensors = {tensor("copy", 1, 100, 0)};
+    one.measured[3].distances[group].l2 = one.measured[3].distances[group].excess_l2 = 9;
+    for (const tensor_distance& each : codes(1, 1, 0, 0)) {
+      if (turned) tensors.push_back(each);
+    }
+    return one.verdict();
+  };
+  for (std::size_t group = 0; group < 4; ++group) {
+    CAPTURE(group);
+    CHECK(verdict(group, false) == "rejected");
+    CHECK(verdict(group, true) == (group % 2 == 0 ? "rejected" : "inconclusive"));
   }
 }
 

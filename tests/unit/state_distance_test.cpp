@@ -93,7 +93,7 @@ TEST_CASE("a step counter that the replay left is off by a number, in its own gr
   small_state start, recorded, replayed;
   recorded.step = 8;
   const auto d = compare(start, recorded, replayed);
-  REQUIRE((d.other.structure_equal && d.other.tensors.size() == 1));
+  REQUIRE((d.other.structure_equal && d.other.tensors.size() == 2));
   REQUIRE((d.other.tensors[0].l2 > 0 && d.other.tensors[0].replayed_update_l2 == 0));
   REQUIRE((d.parameters.tensors.empty() && d.optimizer.tensors.empty()));
 }
@@ -117,6 +117,11 @@ TEST_CASE("an integer is off by a number, and in no norm") {
   REQUIRE((hits.l2 == 2 && hits.excess == 2 && hits.update_l2 == 8));
   REQUIRE((hits.replayed_update_l2 == 10 && hits.count == 2 && hits.scalar));
   REQUIRE_FALSE(hits.rounding_only);
+  const auto& many = off[1].tensors.at(1);
+  REQUIRE(many.path == "model/buffers/hits (how many)");
+  REQUIRE((many.places && many.whole && many.scalar && !hits.places && !many.rounding_only));
+  REQUIRE((many.l2 == 1 && many.excess == 1 && many.count == 2));
+  REQUIRE((many.update_l2 == 1 && many.replayed_update_l2 == 1));
   const auto& number = off[3].tensors.at(0);
   REQUIRE((number.path == "state/number" && number.l2 == 1 && number.replayed_update_l2 == 4));
 
@@ -127,7 +132,55 @@ TEST_CASE("an integer is off by a number, and in no norm") {
   REQUIRE(left[3].tensors.at(0).l2 == 1);
   // No double tells these apart.
   const std::int64_t vast = std::int64_t{1} << 60;
-  REQUIRE_FALSE(compare_states(of(3, 5), of(vast, 5), of(vast + 1, 5))[1].structure_equal);
+  const auto one = compare_states(of(vast + 4, 5), of(vast, 5), of(vast + 1, 5))[1];
+  REQUIRE((one.structure_equal && one.tensors.at(0).l2 == 1));
+  REQUIRE((one.tensors[0].update_l2 == 4 && one.tensors[0].replayed_update_l2 == 3));
+}
+
+TEST_CASE(
+    "codes are compared by how many differ, however far they jump and what lies beside them") {
+  tree held;
+  const auto of = [&](std::vector<std::uint64_t> codes) {
+    const tree::value tensor = held.tensor<std::uint64_t>(dtype::u64, std::move(codes));
+    return tree::dict({{"state", tree::dict({{"codes", tensor}})}});
+  };
+  const std::uint64_t most = ~std::uint64_t{0};
+  const auto codes = [&](const auto& start, const auto& recorded, const auto& replayed) {
+    return compare_states(start, recorded, replayed)[3].tensors.at(1);
+  };
+  const auto apart = codes(of({1, 2, 3, 4}), of({1, most, 5, most - 1}), of({most, 2, 5, most}));
+  REQUIRE((apart.places && apart.l2 == 3 && apart.update_l2 == 3));
+  REQUIRE(apart.replayed_update_l2 == 3);
+  // What the start does not have is zero there.
+  const auto made = codes(tree::dict({}), of({0, 7, 8, 9}), of({0, 7, 8, 0}));
+  REQUIRE((made.l2 == 1 && made.update_l2 == 3 && made.replayed_update_l2 == 2));
+}
+
+TEST_CASE("a mask of two numbers is compared like one of booleans, and other floats are not") {
+  tree held;
+  const auto compared = [&](std::vector<float> start, std::vector<float> recorded,
+                            std::vector<float> replayed) {
+    const auto of = [&](const std::vector<float>& values) {
+      const tree::value buffers = tree::dict({{"mask", held.floats(values)}});
+      return tree::dict({{"model", tree::dict({{"buffers", buffers}})}});
+    };
+    return compare_states(of(start), of(recorded), of(replayed))[1];
+  };
+  const float low = -1e9f;
+  const auto mask = compared({0, 0, 0}, {low, 0, 0}, {0, low, 0});
+  REQUIRE((mask.tensors.size() == 2 && mask.l2 == 0 && mask.count == 0));
+  REQUIRE((mask.tensors[0].whole && mask.tensors[0].l2 == Approx(std::sqrt(2) * 1e9)));
+  REQUIRE((mask.tensors[1].places && mask.tensors[1].l2 == 2));
+  REQUIRE(compared({1, 0, 0}, {1, 1, 1}, {0, 0, 0}).tensors.at(0).whole == false);
+  const auto floats = [&](std::vector<float> recorded, std::vector<float> replayed) {
+    const auto d = compared(std::vector<float>(replayed.size()), recorded, replayed);
+    return d.tensors.size() == 1 && !d.tensors[0].whole && d.l2 > 0;
+  };
+  REQUIRE(floats({1, 2, 2}, {1, 2, 3}));              // three numbers
+  REQUIRE(floats({1, 3, 2}, {1, 2, 2}));              // one that only the record has
+  REQUIRE(floats({1, 2}, {2, 1}));                    // as many numbers as elements
+  REQUIRE(floats({1, 1, std::nextafter(1.0f, 2.0f)},  // rounding
+                 {1, std::nextafter(1.0f, 2.0f), 1}));
 }
 
 TEST_CASE("a tensor that one side lacks is a difference of structure") {
@@ -153,13 +206,12 @@ TEST_CASE("what is no number is compared exactly, whatever its kind") {
   const std::vector<std::pair<value, value>> different{
       {one, {1.0}},
       {one, {}},
-      {{true}, {false}},
       {{std::string("a")}, {std::string("b")}},
       {bytes(2), bytes(3)},
       {{state_alias{"a"}}, {state_alias{"b"}}},
-      {list({{true}}), list({{false}})},
+      {list({{std::string("a")}}), list({{std::string("b")}})},
       {list({one}), list({one, two})},
-      {tuple({{true}}), tuple({{false}})},
+      {tuple({{std::string("a")}}), tuple({{std::string("b")}})},
       {tuple({one}), tuple({one, two})},
       {tuple({one}), list({one})},
       {tree::dict({{"a", one}}), tree::dict({{"b", one}})},
@@ -185,6 +237,16 @@ TEST_CASE("what is no number is compared exactly, whatever its kind") {
     CHECK(equal(a, a));
     CHECK(equal(b, b));
   }
+}
+
+TEST_CASE("a flag that turns is compared like an integer") {
+  const auto of = [](bool stopped) {
+    return tree::dict({{"state", tree::dict({{"stopped", {stopped}}})}});
+  };
+  const auto d = compare_states(of(false), of(true), of(false))[3];
+  REQUIRE((d.structure_equal && d.tensors.size() == 2 && d.tensors[0].whole));
+  REQUIRE((d.tensors[1].l2 == 1 && d.tensors[1].replayed_update_l2 == 0));
+  REQUIRE(compare_states(of(false), of(true), of(true))[3].tensors.empty());
 }
 
 TEST_CASE("a difference above the groups is one of every group") {
@@ -213,7 +275,7 @@ TEST_CASE("a float beside the tensors is compared too, and what both sides have 
   for (const auto& [one, other] :
        {std::pair{inf, -inf}, std::pair{inf, 1.0}, std::pair{1.0, inf}}) {
     const auto d = compared(one, other);
-    CHECK((d.finite && d.tensors.size() == (one == -other ? 1 : 2) && d.tensors[0].whole));
+    CHECK((d.finite && d.tensors.size() == (one == -other ? 2 : 3) && d.tensors[0].whole));
     CHECK(d.tensors[0].path == "schedulers/best where it is infinite");
   }
   CHECK_FALSE(compared(nan, 1).finite);
@@ -304,7 +366,7 @@ TEST_CASE("what is not finite is no difference where both sides have it, and els
                             compare(start, replayed, recorded).buffers}) {
         CHECK(d.finite == (std::isnan(other) == std::isnan(what)));
         const bool differs = d.finite && other != what && !std::isnan(what);
-        CHECK((!d.finite || d.tensors.size() == (differs ? 2u : 1u)));
+        CHECK((!d.finite || d.tensors.size() == (differs ? 3u : 1u)));
       }
     }
   }
@@ -321,11 +383,11 @@ TEST_CASE("an infinity of one side is judged by itself, and so are the numbers b
   REQUIRE(mask.path == "model/buffers/mean where it is infinite");
   REQUIRE((mask.whole && mask.l2 == 1 && mask.excess == 1 && !mask.rounding_only));
   REQUIRE((mask.update_l2 == 0 && mask.replayed_update_l2 == 1));
-  REQUIRE((d.tensors.at(1).l2 == 0.5 && !d.tensors[1].whole));
+  REQUIRE((d.tensors.at(2).l2 == 0.5 && !d.tensors[2].whole));
   // Whoever has no infinity there has not just any number for it.
   recorded.means[0] = 1e30f;
   replayed.means[0] = -infinity;
-  REQUIRE(compare(start, recorded, replayed).buffers.tensors.at(1).l2 == Approx(1e30));
+  REQUIRE(compare(start, recorded, replayed).buffers.tensors.at(2).l2 == Approx(1e30));
 }
 
 TEST_CASE("what was not finite and is now is finite, and came from 0") {
@@ -339,17 +401,21 @@ TEST_CASE("what was not finite and is now is finite, and came from 0") {
   }
 }
 
-TEST_CASE("the largest number of all, which has no square, is one that both sides have") {
+TEST_CASE("the largest number of all stands for infinity, as where no best value is known") {
   const auto of = [](double best, double mean) {
     return tree::dict({{"state", tree::dict({{"best", {best}}, {"mean", {mean}}})}});
   };
-  const double vast = std::numeric_limits<double>::max();
-  const auto d = compare_states(of(vast, 1), of(vast, 2), of(vast, 3))[3];
-  REQUIRE((d.finite && d.tensors.size() == 1 && d.tensors[0].path == "state/mean"));
-  const auto gone = compare_states(of(vast, 1), of(2, 2), of(3, 2))[3];
-  REQUIRE((gone.finite && gone.tensors.at(0).l2 == 1 && gone.tensors[0].update_l2 == 2));
-  REQUIRE_FALSE(compare_states(of(1, 1), of(vast, 2), of(-vast, 2))[3].finite);
-  REQUIRE_FALSE(compare_states(of(1, 1), of(vast, 2), of(3, 2))[3].finite);
+  for (const double vast :
+       {std::numeric_limits<double>::max(), double{std::numeric_limits<float>::max()}}) {
+    const auto d = compare_states(of(vast, 1), of(vast, 2), of(vast, 3))[3];
+    REQUIRE((d.finite && d.tensors.size() == 1 && d.tensors[0].path == "state/mean"));
+    const auto gone = compare_states(of(vast, 1), of(2, 2), of(3, 2))[3];
+    REQUIRE((gone.finite && gone.tensors.at(0).l2 == 1 && gone.tensors[0].update_l2 == 2));
+    const auto turned = compare_states(of(1, 1), of(vast, 2), of(-vast, 2))[3];
+    REQUIRE((turned.finite && turned.tensors.at(0).path == "state/best where it is infinite"));
+    const auto came = compare_states(of(1, 1), of(vast, 2), of(3, 2))[3];
+    REQUIRE((came.finite && came.tensors.size() == 3 && came.tensors[2].l2 == 3));
+  }
 }
 
 TEST_CASE("integers among the parameters are in no norm, in which they would drown the weights") {
@@ -362,7 +428,7 @@ TEST_CASE("integers among the parameters are in no norm, in which they would dro
   const auto equal = compare_states(of(1, 0), of(5, 3), of(5, 3))[0];
   REQUIRE((equal.tensors.empty() && equal.l2 == 0 && equal.update_l2 == 3 && equal.count == 1));
   const auto off = compare_states(of(1, 0), of(5, 3), of(9, 3))[0];
-  REQUIRE((off.l2 == 0 && off.update_l2 == 3 && off.tensors.size() == 1 && off.tensors[0].whole));
+  REQUIRE((off.l2 == 0 && off.update_l2 == 3 && off.tensors.size() == 2 && off.tensors[0].whole));
 }
 
 TEST_CASE(

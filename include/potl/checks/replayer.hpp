@@ -69,8 +69,10 @@ class replayer {
   void restore(const transcript::state& what, std::uint64_t step);
   /// Restores the state after `start`, runs the agreed steps to `end`, and gives the state there.
   /// Logs are followed as the leaves of `branch` bind them; absent: of the effective history.
+  /// `steered`: what follows a metric follows the logged losses.
   transcript::state run_steps(const transcript::state& from, std::uint64_t start, std::uint64_t end,
-                              std::optional<std::uint64_t> branch, const seen& told = {});
+                              std::optional<std::uint64_t> branch, const seen& told = {},
+                              bool steered = false);
   /// The first operator of `step` that came out otherwise than in the trace that the trainer left,
   /// run from `from`, the state after `start`; nothing: there is no trace. Naming it is a
   /// courtesy: its failure, "unknown: ...", must not cost the measurement.

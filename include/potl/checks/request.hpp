@@ -97,6 +97,7 @@ struct tensor_distance {
   bool rounding_only = false;  ///< no element is farther off than rounding may move it
   bool still = false;          ///< of the elements without a gradient alone, once more
   bool whole = false;          ///< what counts, or tells which, and is never mere noise
+  bool places = false;         ///< of that, not how far, but how many elements: they alone accuse
 };
 
 /// Distances of one group of tensors ("parameters", "buffers", "optimizer", "other").

@@ -104,6 +104,9 @@ class any_workload {
   virtual void expect(std::uint64_t /*first*/, std::uint64_t /*last*/) {}
   /// Reads what run_step(step, ids) will need. What fails here is the verifier's own trouble.
   virtual void fetch(std::uint64_t /*step*/, std::span<const std::int64_t> /*ids*/) {}
+  /// What the trainer logged as the loss of the next step, which schedules that follow the loss are
+  /// told in place of what is recomputed.
+  virtual void steer(double /*loss*/) {}
 
   /// The honest initial state. Called once, before any other function.
   virtual transcript::state initial() { return capture(); }

@@ -213,7 +213,12 @@ class Session:
     # ------------------------------------------------------------------ steps
 
     def run_step(
-        self, step: int, batch: Any, *, rounding: _rounded_steps.Rounding | None = None
+        self,
+        step: int,
+        batch: Any,
+        *,
+        rounding: _rounded_steps.Rounding | None = None,
+        logged: float | None = None,
     ) -> StepResult:
         """Runs one step with the step's own randomness and the agreed learning rates.
 
@@ -221,8 +226,10 @@ class Session:
             step: 1-based.
             batch: A collated batch, or a list of sample ids.
             rounding: Makes or follows the step's rounding log (log64).
+            logged: The loss that schedulers are told, unless the task has a step of its own: it
+                may tell them something else.
         """
-        return self._steps.run(step, batch, rounding)
+        return self._steps.run(step, batch, rounding, logged)
 
     def share_steps(self, ranks: Ranks) -> None:
         """From now on computes steps together with other processes, which do the same.

@@ -15,7 +15,7 @@ from torch.nn.utils.prune import BasePruningMethod
 from .._arithmetic import _rounded_steps
 from .._base._errors import UnsupportedError, UsageError
 from .._task import _random
-from .._task._task import Task
+from .._task._task import Task, overrides_step
 from ._batches import Batches
 from ._course import Course
 from ._gradient_norm import GradientNorm
@@ -62,10 +62,18 @@ class Steps:
         # Makes a step of a batch instead of the task.
         self.compute: Callable[[Any], torch.Tensor] | None = None
 
-    def run(self, step: int, batch: Any, rounding: _rounded_steps.Rounding | None) -> StepResult:
+    def run(
+        self,
+        step: int,
+        batch: Any,
+        rounding: _rounded_steps.Rounding | None,
+        logged: float | None = None,
+    ) -> StepResult:
         """Runs one step: `Session.run_step`."""
-        with _random.scope(), torch.enable_grad():
-            task = self._task
+        task = self._task
+        if overrides_step(task):
+            logged = None
+        with _random.scope(), torch.enable_grad(), task._told(logged):
             batch = self._batches.on_device(step, batch)
             rates = self._course.before(step)
             scale = _scale(task)
@@ -77,7 +85,8 @@ class Steps:
                     _mask_pruned(task.model)
                     loss = as_number((self.compute or task.step)(batch))
                 drawn = _random.draws() - drawn
-                self._course.after(step, loss)  # schedulers may take a cosine
+                # Schedulers may take a cosine.
+                self._course.after(step, loss if logged is None else logged)
             skipped = _scale(task) < scale
             norm = self._norm.value
             return StepResult(

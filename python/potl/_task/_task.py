@@ -151,6 +151,8 @@ class Task:
                 self.epochs = self._epochs_needed
         # The session's: called before each micro-batch to set the randomness of its forward pass.
         self._before_micro_batch: Callable[[int], None] = _nothing
+        # What a replay knows as the logged loss of the step.
+        self._logged: float | None = None
         # Whether a loss of the default step depended on what is trained.
         self._depended = False
         self._validate()
@@ -214,6 +216,15 @@ class Task:
             self._before_micro_batch(index)
             yield part, share
 
+    @contextlib.contextmanager
+    def _told(self, loss: float | None) -> Iterator[None]:
+        """Where `update` tells the schedulers this loss, if there is one, and not its own."""
+        self._logged = loss
+        try:
+            yield
+        finally:
+            self._logged = None
+
     def _micro_batch_count(self, batch: Any) -> int:
         """How many parts `micro_batches` yields."""
         return len(split_batch(batch, self.accumulate, self.batch_size))
@@ -254,7 +265,8 @@ class Task:
         if self.scheduler_interval == "step" and self.schedulers:
             # Only who needs the number reads it: what a step does is known without.
             needed = overrides_step(self) or any(map(is_metric_driven, self.schedulers))
-            self.advance_schedulers(float(loss) if needed else math.nan)
+            known = loss if self._logged is None else self._logged
+            self.advance_schedulers(float(known) if needed else math.nan)
         if self.ema is not None:
             update = getattr(self.ema, "update_parameters", None) or self.ema.update
             update(self.model)

@@ -64,6 +64,7 @@ class Workload:
         self._batches: Iterator[tuple[int, list[int], Any]] = iter(())
         self._expected = range(0)
         self._batch: Any = None
+        self._logged: float | None = None  # the loss of the next step
         self._auditor = _rounded_steps.Auditor() if follows else None
         self._rounding: _rounded_steps.Auditor | None = None  # of the next step
         self._still = None if session.is_reproducible else session.watch_still()
@@ -143,8 +144,12 @@ class Workload:
         else:
             self._batch = self.session.batch(step, ids)
 
+    def steer(self, loss: float) -> None:
+        self._logged = loss
+
     def run_step(self, step: int) -> StepResult:
-        return self.session.run_step(step, self._batch, rounding=self._rounding)
+        logged, self._logged = self._logged, None
+        return self.session.run_step(step, self._batch, rounding=self._rounding, logged=logged)
 
     def batch_loss(self, step: int) -> float:
         rounding = None if self._rounding is None else self._rounding.beside

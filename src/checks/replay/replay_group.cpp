@@ -25,8 +25,12 @@ constexpr double noisy_share = 0.5;
 // off by 0.35 of its update, a group by 0.14 (experiments/false_alarms.py).
 constexpr double turned_in_tensor = 0.7;
 constexpr double turned_in_group = 0.5;
-// What is no float may turn by one though the replay leaves it: the zero point of a quantised net.
-constexpr double turned_alone = 1;
+// So many elements of what is no float may turn though the replay leaves them: patience that begins
+// anew, samples that are next to another centre. Where each turns by itself, and no repeat turns
+// one, more do in less than one of 10^8 segments.
+constexpr double turned_alone = 16;
+// A limit that no number is beyond.
+constexpr double anywhere = std::numeric_limits<double>::max();
 // A step further differences have grown; those that an optimizer's state was made for grow by more.
 constexpr double next_slack = 2;
 
@@ -212,8 +216,8 @@ class judge {
   void calibrated(std::string_view rule) {
     const own_noise own = noise_of_group(measurement_.noise, which_);
     const double rough = noise_of_group(measurement_.rough, which_).l2;
-    const limits whole = limits_of(group_, own, rough, look_up(context_.group_share, which_),
-                                   group_.rounding_l2, turned_in_group);
+    limits whole = limits_of(group_, own, rough, look_up(context_.group_share, which_),
+                             group_.rounding_l2, turned_in_group);
     out_.noise = std::max(own.l2, rough);
     out_.tolerance = std::min(whole.tolerance + group_.rounding_l2, whole.cap);
     if (which_ == "parameters" && !rule_enabled("replay.magnitude")) {
@@ -231,6 +235,7 @@ class judge {
       const double excess = rest(group_.excess_l2, excused.excess);
       if (!out_.problem) out_.distance = l2;
       // All tensors together accuse where each by itself is only doubtful.
+      if (turned_) whole.far = anywhere;
       const bool undecided = !out_.problem || (out_.problem->result == outcome::inconclusive &&
                                                !within(l2, whole.far));
       if (undecided && !passes(l2, excess, whole)) too_far(rule, name_, l2, excess, whole);
@@ -256,9 +261,16 @@ class judge {
     // What rough sums turn excuses, and makes no accusation harder.
     out.noise = std::max(out.noise, rough);
     out.tolerance = slack_ * options.safety * out.noise;
-    out.cap = rule_enabled("replay.tolerance_cap") ? slack_ * context_.cap * update
-                                                   : std::numeric_limits<double>::max();
+    out.cap = rule_enabled("replay.tolerance_cap") ? slack_ * context_.cap * update : anywhere;
     return out;
+  }
+
+  // How far a code jumps accuses nobody, because it may be any other one. How many jump is not
+  // capped for itself: all the bins of a count may, by one.
+  static limits of_whole(limits by, bool places) {
+    (places ? by.cap : by.far) = anywhere;
+    if (places) by.far = std::max(by.far, turned_alone);
+    return by;
   }
 
   // Nothing is accepted beyond the cap, whatever noise and rounding would explain: a prover who
@@ -281,6 +293,17 @@ class judge {
     excuses out;
     double unproven = 0;
     const tensor_distance* doubtful = nullptr;
+    const auto limits_for = [&](const tensor_distance& one) {
+      const limits by =
+          limits_of(one, look_up(noise, one.path), look_up(rough, one.path).l2,
+                    look_up(context_.tensor_share, one.path), one.rounding, turned_in_tensor);
+      return one.whole ? of_whole(by, one.places) : by;
+    };
+    const bool kept_beside = which_ == "buffers" || which_ == "other";
+    turned_ = kept_beside &&
+              std::any_of(group_.tensors.begin(), group_.tensors.end(), [&](const auto& one) {
+                return one.whole && !passes(one.l2, one.excess, limits_for(one));
+              });
     for (const tensor_distance& one : group_.tensors) {
       const own_noise own = look_up(noise, one.path);
       if (one.still) {
@@ -288,10 +311,8 @@ class judge {
                     look_up(context_.tensor_share, one.path));
         continue;
       }
-      limits by =
-          limits_of(one, own, look_up(rough, one.path).l2, look_up(context_.tensor_share, one.path),
-                    one.rounding, turned_in_tensor);
-      if (one.whole) by.far = std::max(by.far, turned_alone);
+      limits by = limits_for(one);
+      if (turned_ && !one.whole) by.far = anywhere;
       if (passes(one.l2, one.excess, by)) continue;
       const auto first = context_.noisy_at_first.find(one.path);
       const bool proven = first != context_.noisy_at_first.end();
@@ -360,7 +381,8 @@ class judge {
               reason + ", but an honest repeat is not finite, so the noise is not known");
     } else if (within(l2, by.far)) {
       problem(found, outcome::inconclusive,
-              reason + ", and honest machines may differ by up to " + text(by.far) + remedy);
+              reason + ", and honest machines may differ " +
+                  (by.far == anywhere ? "there as far" : "by up to " + text(by.far)) + remedy);
     } else if (!measurement_.other_arithmetic) {
       problem(found, outcome::inconclusive,
               reason + ", but no repeat could run in another arithmetic here" + remedy);
@@ -386,6 +408,9 @@ class judge {
   const segment_measurement& measurement_;
   const std::string& which_;
   const double slack_ = is_next(which_) ? next_slack : 1;
+  /// What is kept beside the weights may follow from what is no float and differs: a copy of the
+  /// best ones so far.
+  bool turned_ = false;
   const std::string name_ = name_of(which_);
   const group_distance& group_;
   group_judgement out_;

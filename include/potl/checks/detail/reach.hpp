@@ -36,9 +36,10 @@ struct movements {
   };
   struct stretch {
     segment where;
-    bool read = false;             ///< both of its states
-    std::vector<double> moved;     ///< l2, in the order of `tensors`; what is left out is 0
-    std::vector<double> opened{};  ///< the same of the infinities in them
+    bool read = false;           ///< both of its states
+    std::vector<double> moved;   ///< l2, in the order of `tensors`; what is left out is 0
+    std::vector<double> came{};  ///< the same of infinities that were none before
+    std::vector<double> went{};  ///< and of those that are none any more
     /// Settings that changed, and how much.
     std::vector<std::pair<std::size_t, double>> turned = {};
   };

@@ -2,10 +2,10 @@
 // Norms of what lies between three versions of one tensor: start, recorded, replayed.
 //
 // Claims: accumulated in double in a fixed order, so that the same bits give the same numbers
-// everywhere. A NaN, an infinity or a number beyond 1e150 that only one of recorded and replayed
-// has makes `finite` false, and no comparison with such a number is true.
+// everywhere. A NaN that only one of recorded and replayed has makes `finite` false, and so does
+// what stands for an infinity, unless it is left out; no comparison with such a number is true.
 // Cost: one pass, about a nanosecond per element; no copies.
-// Cannot detect: differences of 64-bit integers beyond 2^53 (callers compare integers too).
+// Cannot detect: whether a difference matters.
 // Source: H. Jia et al., Proof-of-Learning (2103.05633), section IV-B; soundness.md rules 6 and 7.
 #pragma once
 
@@ -34,21 +34,31 @@ inline constexpr double rounding_allowance = 4;
 
 /// `start` may be empty, which stands for zeros. `roundings` is how many times the allowance
 /// counts. `without_infinities`: one that recorded or replayed alone has counts as 0. Precondition:
-/// equal sizes, multiples of the element size.
+/// equal sizes, multiples of the element size. Of 64-bit integers there are no `dot` and
+/// `weight_l2`.
 norms tensor_norms(dtype type, bytes_view start, bytes_view recorded, bytes_view replayed,
                    double roundings = 1, bool without_infinities = false);
+
+/// How many elements of so many bytes differ, and how many either side moved: numbers of them,
+/// where other norms are roots of sums of squares.
+norms places(std::size_t size, bytes_view start, bytes_view recorded, bytes_view replayed);
+
+/// Whether there are more than two elements of so many bytes, the replay has no more than two
+/// different ones, and the record has no others. Whoever differs then has not rounded otherwise.
+bool is_mask(std::size_t size, bytes_view recorded, bytes_view replayed);
 
 /// -1, 0 or 1 of each number, as 8-bit integers: a complex element is two.
 std::vector<std::uint8_t> signs_of_infinities(dtype type, bytes_view values);
 
 /// What is as large stands for an infinity, such as the largest of all where no best value is
-/// known.
-inline constexpr double furthest = 1e100;
+/// known: that of a float32 and of a bfloat16, too.
+inline constexpr double furthest = 1e38;
 
 /// How far a tensor moved, l2.
 struct moved {
-  double numbers = 0;     ///< an infinity counts as 0; NaN: there is one that did not stay
-  double infinities = 0;  ///< of the signs of infinities alone: masks that open and close
+  double numbers = 0;  ///< an infinity counts as 0; NaN: there is one that did not stay
+  double came = 0;     ///< of infinities alone, 1 for each: masks that close
+  double went = 0;     ///< masks that open
 };
 
 /// Either may be empty, which stands for zeros. Otherwise as tensor_norms, faster.
