@@ -2,7 +2,6 @@
 #include <potl/checks/detail/reach.hpp>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <limits>
 #include <map>
@@ -247,11 +246,11 @@ screening screen(const run_view& run, const movements& moved, usual_of whose) {
   const std::vector<double> rates = relative_rates(run, all);
   const what_moved numbers = &movements::stretch::moved;
   const std::vector<double> usual = usual_movements(moved, rates, whose, numbers);
-  // Apart, because an infinity that goes once, as where no best value was known, may not come
-  // again.
-  const std::array turns{&movements::stretch::came, &movements::stretch::went};
-  std::vector<std::vector<double>> turned;
-  for (const what_moved of : turns) turned.push_back(usual_movements(moved, rates, whose, of));
+  // A mask that closed may open, but an infinity that went, as where no best value was known, may
+  // not come again.
+  const what_moved came = &movements::stretch::came, went = &movements::stretch::went;
+  const std::vector<double> closed = usual_movements(moved, rates, whose, came);
+  const std::vector<double> opened = usual_movements(moved, rates, whose, went);
   screening out;
   for (std::size_t s = 0; s < all.size(); ++s) {
     screened next;
@@ -263,10 +262,11 @@ screening screen(const run_view& run, const movements& moved, usual_of whose) {
       const double by = moved_at(moved.stretches[s], numbers, t);
       double ratio = by == 0 ? 0 : by / limit;
       if (is_square(moved.tensors[t].kind)) ratio = std::sqrt(ratio);
-      for (std::size_t i = 0; i < turns.size() && !std::isnan(ratio); ++i) {
-        const double some = moved_at(moved.stretches[s], turns[i], t);
-        if (some > 0) ratio = std::max(ratio, some / turned[i][t]);
-      }
+      const auto look = [&](double some, double most) {
+        if (some > 0 && !std::isnan(ratio)) ratio = std::max(ratio, some / most);
+      };
+      look(moved_at(moved.stretches[s], came, t), closed[t]);
+      look(moved_at(moved.stretches[s], went, t), std::max(closed[t], opened[t]));
       if (ratio <= next.ratio) continue;
       next.ratio = ratio;
       next.tensor = moved.tensors[t].path;
