@@ -5,11 +5,9 @@
 #include <cmath>
 #include <limits>
 #include <set>
-#include <type_traits>
 
 #include <potl/numeric/detail/distance.hpp>
 
-#include "checks/reach_parts.hpp"
 #include "fake_run.hpp"
 #include "run_fixture.hpp"
 
@@ -124,25 +122,6 @@ TEST_CASE("a movement counts every element, and what stays as it was not at all"
   REQUIRE((apart.came == 1 && apart.went == 1));
   const numeric::moved turned = both({-inf, -inf, 0, 0, 0}, {inf, inf, inf, inf, 0});
   REQUIRE((turned.came == 2 && turned.went == Approx(std::sqrt(2.0))));
-}
-
-TEST_CASE("a movement of 64-bit integers is one that no double need tell") {
-  const std::int64_t most = std::numeric_limits<std::int64_t>::max(), least = -most - 1;
-  const auto moved = [](auto before, auto after) {
-    const auto bytes = [](const auto& of) {
-      return bytes_view{reinterpret_cast<const std::uint8_t*>(&of), sizeof of};
-    };
-    const dtype type = std::is_signed_v<decltype(before)> ? dtype::i64 : dtype::u64;
-    return numeric::movement(type, bytes(before), bytes(after)).numbers;
-  };
-  CHECK(moved(most, most - 3) == 3);
-  CHECK(moved(least, least + 3) == 3);
-  CHECK(moved(least, most) == Approx(0x1p64));
-  CHECK(moved(std::uint64_t{0}, ~std::uint64_t{0}) == Approx(0x1p64));
-  CHECK(moved(~std::uint64_t{0}, ~std::uint64_t{2}) == 2);
-  CHECK(numeric::movement(dtype::i64, {},
-                          bytes_view{reinterpret_cast<const std::uint8_t*>(&most), sizeof most})
-            .numbers == Approx(0x1p63));
 }
 
 TEST_CASE("what lies further from the state before than is usual is asked for, and nothing else") {
@@ -368,20 +347,6 @@ TEST_CASE("an infinity that goes lets no number move further, and masks still op
   REQUIRE(std::isinf(ratio_of({inf, -5, -5}, {})));
   REQUIRE(std::isinf(ratio_of({}, {0, -inf, 1})));
   REQUIRE(std::isinf(ratio_of({}, {}, -inf)));
-}
-
-TEST_CASE("the largest number of all stands for infinity, and lets no number move further") {
-  const double vast = std::numeric_limits<double>::max(), some = 0.5;
-  const auto bytes_of = [](const double& of) {
-    return bytes_view{reinterpret_cast<const std::uint8_t*>(&of), sizeof of};
-  };
-  const double of_bfloat16 = 0x1.fep127;
-  for (const double most : {vast, -vast, double{std::numeric_limits<float>::max()}, of_bfloat16}) {
-    const numeric::moved by = numeric::movement(dtype::f64, bytes_of(most), bytes_of(some));
-    CHECK((by.numbers == some && by.came == 0 && by.went == 1));
-    CHECK(std::isnan(movement_of({nullptr, true, most}, {nullptr, true, some}).numbers));
-  }
-  CHECK(movement_of({nullptr, true, vast}, {nullptr, true, vast}).numbers == 0);
 }
 
 TEST_CASE("squares of gradients are measured by their roots") {
