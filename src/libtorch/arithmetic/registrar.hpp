@@ -131,5 +131,7 @@ void register_regions();
 
 /// Gradients that depend on the version of torch.
 void register_ties();
+/// Quantiles, whose values do, too.
+void register_quantiles();
 
 }  // namespace potl::libtorch::dispatch

@@ -54,6 +54,7 @@ void register_all() {
   pass_primitives();
   register_regions();
   register_ties();
+  register_quantiles();
 }
 
 }  // namespace
