@@ -1,17 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
-// Gradients of bounds, fmax and fmin. Versions of torch differ about them where a value equals its
-// bound or is NaN: here they are torch 2.13's. Where one is wanted, the operator is composed of
-// choices, about whose gradients versions agree, and gets the values of the stock operator.
+// Gradients about which versions of torch differ. Where one is wanted, the operator is composed of
+// others, about whose gradients versions agree, and gets the values of the stock operator.
+// Bounds, fmax and fmin, where a value equals its bound or is NaN: the gradients of torch 2.13.
 #include <algorithm>
 #include <optional>
 
+#include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/arange.h>
 #include <ATen/ops/clamp_max_ops.h>
 #include <ATen/ops/clamp_min_ops.h>
 #include <ATen/ops/clamp_ops.h>
+#include <ATen/ops/combinations_ops.h>
 #include <ATen/ops/fmax_ops.h>
 #include <ATen/ops/fmin_ops.h>
+#include <ATen/ops/ldexp_ops.h>
+#include <ATen/ops/log10_ops.h>
+#include <ATen/ops/pow.h>
 #include <ATen/ops/where.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <torch/library.h>
@@ -146,6 +152,46 @@ Tensor extreme(keys_t keys, const Tensor& x, const Tensor& y) {
   return with_values(at::where(is_first, x, y), values);
 }
 
+constexpr double log_of_ten = 0x1.26bb1bbb55516p+1;
+
+/// In double, versions divide by different neighbours of log 10. In float32 these are the same.
+bool is_wide(const Tensor& x) { return x.scalar_type() == at::kDouble && has_gradient(x); }
+Tensor log10(keys_t keys, const Tensor& x) {
+  if (!is_wide(x)) return at::_ops::log10::redispatch(keys & stock, x);
+  return with_values(x.log() / log_of_ten, unfollowed(x).log10());
+}
+Tensor& log10_in(keys_t keys, Tensor& x) {
+  if (!is_wide(x)) return at::_ops::log10_::redispatch(keys & stock, x);
+  const Tensor values = unfollowed(x).log10();
+  with_values(x.log_().div_(log_of_ten), values);
+  return x;
+}
+
+/// Of a whole exponent, torch before 2.14 has an integer power in the gradient, which is 0 for
+/// 2^-1.
+Tensor ldexp_of(keys_t keys, const Tensor& x, const Tensor& exponent) {
+  if (!is_integral(exponent) || !has_gradient(x)) {
+    return at::_ops::ldexp_Tensor::redispatch(keys & stock, x, exponent);
+  }
+  return x * at::pow(2.0, exponent);
+}
+Tensor& ldexp_in(keys_t keys, Tensor& x, const Tensor& exponent) {
+  if (!is_integral(exponent) || !has_gradient(x)) {
+    return at::_ops::ldexp_::redispatch(keys & stock, x, exponent);
+  }
+  return x.mul_(at::pow(2.0, exponent));
+}
+
+/// Versions select in different ways, which add gradients in different orders.
+Tensor combinations(keys_t keys, const Tensor& x, std::int64_t count, bool with_replacement) {
+  const auto of = [&](const Tensor& y) {
+    return at::_ops::combinations::redispatch(keys & stock, y, count, with_replacement);
+  };
+  if (!has_gradient(x) || x.dim() != 1) return of(x);
+  const Tensor places = of(at::arange(x.numel(), x.options().dtype(at::kLong)));
+  return x.index_select(0, places.reshape(-1)).view(places.sizes());
+}
+
 void unfollowed_or_refuse(const c10::OperatorHandle& handle, c10::DispatchKeySet keys,
                           ::torch::jit::Stack* stack) {
   const std::size_t count = handle.schema().arguments().size();
@@ -181,6 +227,11 @@ void register_ties() {
   r.impl("clamp_max_.Tensor", TORCH_FN((bounded_in<ops::clamp_max__Tensor, side::high, Tensor>)));
   r.impl("fmax", TORCH_FN((extreme<ops::fmax, true>)));
   r.impl("fmin", TORCH_FN((extreme<ops::fmin, false>)));
+  r.impl("log10", TORCH_FN(log10));
+  r.impl("log10_", TORCH_FN(log10_in));
+  r.impl("ldexp.Tensor", TORCH_FN(ldexp_of));
+  r.impl("ldexp_", TORCH_FN(ldexp_in));
+  r.impl("combinations", TORCH_FN(combinations));
   for (const std::string name : {"_foreach_clamp_min", "_foreach_clamp_max"}) {
     for (const char* form :
          {".List", ".Scalar", ".ScalarList", "_.List", "_.Scalar", "_.ScalarList"}) {
