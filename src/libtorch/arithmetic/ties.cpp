@@ -18,6 +18,7 @@
 #include <ATen/ops/ldexp_ops.h>
 #include <ATen/ops/log10_ops.h>
 #include <ATen/ops/pow.h>
+#include <ATen/ops/trace_ops.h>
 #include <ATen/ops/where.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <torch/library.h>
@@ -192,6 +193,12 @@ Tensor combinations(keys_t keys, const Tensor& x, std::int64_t count, bool with_
   return x.index_select(0, places.reshape(-1)).view(places.sizes());
 }
 
+/// Of a matrix with more rows than columns, torch 2.11 goes on below the diagonal.
+Tensor trace_of(keys_t keys, const Tensor& x) {
+  if (!has_gradient(x) || x.dim() != 2) return at::_ops::trace::redispatch(keys & stock, x);
+  return with_values(x.diagonal().sum(), at::_ops::trace::redispatch(keys & stock, unfollowed(x)));
+}
+
 void unfollowed_or_refuse(const c10::OperatorHandle& handle, c10::DispatchKeySet keys,
                           ::torch::jit::Stack* stack) {
   const std::size_t count = handle.schema().arguments().size();
@@ -232,6 +239,7 @@ void register_ties() {
   r.impl("ldexp.Tensor", TORCH_FN(ldexp_of));
   r.impl("ldexp_", TORCH_FN(ldexp_in));
   r.impl("combinations", TORCH_FN(combinations));
+  r.impl("trace", TORCH_FN(trace_of));
   for (const std::string name : {"_foreach_clamp_min", "_foreach_clamp_max"}) {
     for (const char* form :
          {".List", ".Scalar", ".ScalarList", "_.List", "_.Scalar", "_.ScalarList"}) {

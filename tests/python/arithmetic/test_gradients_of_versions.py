@@ -58,3 +58,16 @@ def test_combinations_add_gradients_in_the_order_of_the_result(with_replacement:
         (got,) = torch.autograd.grad(result, x, g)
         expected = torch.zeros(97).index_add(0, places.reshape(-1), g.reshape(-1))
     assert torch.equal(got, expected)
+
+
+@pytest.mark.parametrize("shape", [(5, 2), (2, 5), (3, 3)])
+def test_trace_has_the_gradient_of_its_diagonal(shape: tuple[int, int]) -> None:
+    with potl.deterministic():
+        x = torch.randn(shape, requires_grad=True)
+        result = x.trace()
+        assert torch.equal(result, x.detach().trace())
+        (got,) = torch.autograd.grad(result, x, torch.tensor(-2.0))
+        expected = torch.zeros(shape)
+        expected.diagonal().fill_(-2)
+        assert torch.equal(got, expected)
+        assert not got[expected == 0].signbit().any()
