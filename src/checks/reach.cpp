@@ -301,6 +301,23 @@ std::vector<screened> screen_settings(const run_view& run, const movements& move
       if (ratio > out[stretch].ratio) out[stretch] = {out[stretch].where, ratio, path};
     }
   }
+  // What others of its kind lend a measure to, and nobody trains: frozen weights.
+  for (std::size_t t = 0; t < moved.tensors.size(); ++t) {
+    if (is_option(moved.tensors[t].kind)) continue;
+    std::vector<std::size_t> where;
+    for (std::size_t s = 0; s < out.size(); ++s) {
+      const movements::stretch& one = moved.stretches[s];
+      const bool stood = moved_at(one, &movements::stretch::moved, t) == 0 &&
+                         moved_at(one, &movements::stretch::came, t) == 0 &&
+                         moved_at(one, &movements::stretch::went, t) == 0;
+      if (!stood) where.push_back(s);
+    }
+    if (where.empty() || where.front() == 0 || 2 * where.size() > out.size()) continue;
+    const double ratio = 1 / static_cast<double>(where.size());
+    for (const std::size_t s : where) {
+      if (ratio > out[s].ratio) out[s] = {out[s].where, ratio, moved.tensors[t].path};
+    }
+  }
   return out;
 }
 

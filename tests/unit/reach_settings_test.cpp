@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <list>
 #include <set>
 
 #include "fake_run.hpp"
@@ -155,4 +156,36 @@ TEST_CASE("with agreed rates the schema computes all settings but those of own o
   };
   REQUIRE(strange(at(0, 1), true).empty());
   REQUIRE(strange(at(0, 0), true).size() == 1);
+}
+
+TEST_CASE("weights that stand still and move in a few places are strange where they do") {
+  std::list<std::vector<float>> kept;  // a tensor is a view
+  const auto tensor = [&](std::vector<float> values) {
+    return state_value{potl_test::tensor_of(kept.emplace_back(std::move(values)))};
+  };
+  const auto moved = [&](std::set<std::uint64_t> at, std::uint64_t thaw = 1000, float by = 1e-3F) {
+    return strange(
+        [&](std::uint64_t step) {
+          float frozen = 0;
+          for (const std::uint64_t one : at) frozen += one <= step ? by : 0;
+          const auto own = static_cast<float>(step), thawed = step < thaw ? 0 : own;
+          const auto all = members({{"frozen", tensor({frozen, 1})},
+                                    {"thawing", tensor({thawed, 1})},
+                                    {"trained", tensor({own, 1})}});
+          return members({{"model", members({{"parameters", all}})}});
+        },
+        true);
+  };
+  const auto once = moved({100});
+  REQUIRE(once.size() == 1);
+  REQUIRE(once[0].where == segment{90, 100});
+  REQUIRE(once[0].tensor == "model/parameters/frozen");
+  REQUIRE(once[0].ratio == 1);
+  REQUIRE(moved({100, 150})[1].ratio == 0.5);
+  REQUIRE(moved({100}, 1000, std::numeric_limits<float>::infinity())[0].where == segment{90, 100});
+  REQUIRE(moved({}).empty());
+  REQUIRE(moved({10, 100}).empty());  // the first stretch is true
+  // Layers thaw in honest trainings.
+  REQUIRE(moved({}, 20).empty());
+  REQUIRE(moved({100}, 150)[0].where == segment{90, 100});
 }

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A37, A38: one or two false transitions, and true ones behind them that cost nothing."""
+"""A37, A38, A42: one or two false transitions, and true ones behind them."""
 
 from __future__ import annotations
 
@@ -7,9 +7,12 @@ import torch
 
 from .._checks._checks import PEV, Replay, Telemetry
 from .._job._session import Session
-from ._scene import Forgery, Scene, assign, attack
+from ._scene import Forgery, Scene, assign, attack, parameters
 
 SAMPLES = 4
+
+# Weights that the training of A42 leaves as they were.
+_BELOW = "0.weight"
 
 
 def stops(scene: Scene) -> tuple[int, int]:
@@ -99,6 +102,27 @@ def rate_of_nothing(scene: Scene) -> Forgery:
             session.task.optimizers[0].param_groups[0]["lr"] = 0.0
 
     return _undrawn(scene, scene.forged("A37-rate", rewrite=stop))
+
+
+@attack(
+    "A42",
+    "other foundation",
+    rule="replay.reach",
+    found_by=("replay.parameters", "replay.update_relative"),
+    task="tuned",
+)
+def other_foundation(scene: Scene) -> Forgery:
+    """Trains a last layer as agreed, and once moves the layer below it, which is not trained, as
+    little as layers that are trained move.
+    """
+    there, _ = stops(scene)
+
+    def move(session: Session, step: int) -> None:
+        if step == there:
+            now = parameters(session)
+            assign(session, {**now, _BELOW: torch.lerp(now[_BELOW], scene.stolen[_BELOW], 0.01)})
+
+    return _undrawn(scene, scene.forged("A42", rewrite=move))
 
 
 def _undrawn(scene: Scene, forgery: Forgery) -> Forgery:

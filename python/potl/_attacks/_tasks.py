@@ -379,6 +379,13 @@ def frozen() -> Task:
     return _classifier(model, torch.optim.SGD(model.net.parameters(), lr=0.05))
 
 
+def tuned() -> Task:
+    """Plain SGD of the last layer alone."""
+    model = perceptron()
+    model[0].requires_grad_(False)
+    return _classifier(model, torch.optim.SGD(model[2].parameters(), lr=0.05))
+
+
 class Ordered(Sampler[int]):
     """As many indices as there are samples, each drawn by its weight."""
 
