@@ -142,6 +142,11 @@ void audit_initial(const audit_input& in, audit_log& log) {
     log.reject(rule, "the run started from another state than agreed" + other_rate(in), 0);
   }
   if (!in.run.initial) log.reject(rule, "the run does not say from which state it started", 0);
+  if (!in.agreed.initial_state_from_seed) {
+    log.note(
+        "the job brings its initial state in a file: that this follows from the seed is the word "
+        "of whoever made the job");
+  }
   log.pass(rule, "the run started from the agreed state");
 }
 

@@ -87,3 +87,20 @@ TEST_CASE("a published note of somebody else is no promise of this trainer") {
   REQUIRE(inconclusive(1) == 0);
   REQUIRE(inconclusive(2) == 1);
 }
+
+TEST_CASE("a report says that a job brings its initial state in a file") {
+  const auto notes = [](bool from_seed) {
+    temporary_directory root;
+    const job agreed = small_job([&](job& what) { what.initial_state_from_seed = from_seed; });
+    evidence_options options;
+    options.directory = root.file("run");
+    options.client_job = agreed;
+    options.commitment = record_run(options.directory, agreed);
+    const auto found = evidence::open(options).value().findings();
+    return std::count_if(found.begin(), found.end(), [](const finding& one) {
+      return one.result == outcome::note && one.reason.find("in a file") != std::string::npos;
+    });
+  };
+  REQUIRE(notes(true) == 0);
+  REQUIRE(notes(false) == 1);
+}

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .._arithmetic._arithmetic import AUTO
+from .._arithmetic._arithmetic import AUTO, STOCK
 from .._base._printable import counted, number, percent, printable, size
 from ._files import RunPath, parse_size, signing_key
 from ._result import FAILED, Result, command
@@ -166,21 +166,33 @@ def _job_show(
 
 
 def _job_result(job: CoreJob, path: str) -> Result:
-    document = {"path": path, "id": job.id.hex(), "job": job.fields()}
+    fields = job.fields()
+    document = {"path": path, "id": job.id.hex(), "job": fields}
     kept = f", stored every {number(job.store_every)}" if job.store_every else ""
+    longest = fields["max_segment"]
+    if longest > job.checkpoint_every:
+        kept += f"; segments of up to {counted(longest, 'step')}"
+    # What a job that somebody else made may bring, or leave to whoever trains.
+    is_of_file = fields["initial_state"]["source"] == "file"
+    origin = "of a file, which need not follow from the seed" if is_of_file else "of the seed"
 
     def show(console: Console) -> None:
-        rows = (
+        rows = [
             ("job", job.id.hex()),
             ("trainer", job.trainer.hex() if job.trainer else "not pinned"),
             ("seed", str(job.seed)),
             ("steps", f"{number(job.steps)} in {counted(job.epochs, 'epoch')}"),
             ("batch", f"{number(job.batch_size)} of {counted(job.data_count, 'sample')}"),
             ("data", job.data_root.hex()),
-            ("first state", job.initial_state.hex()),
+            ("first state", f"{job.initial_state.hex()}, {origin}"),
+            ("rates", "left to the task" if fields["learning_rates"] is None else "listed"),
             ("checkpoint", f"every {counted(job.checkpoint_every, 'step')}{kept}"),
+            ("resumes", f"at most {number(fields['limits']['max_resumes'])}"),
             ("arithmetic", printable(job.arithmetic)),
-        )
+        ]
+        if job.arithmetic == STOCK:
+            share = percent(fields["tolerance_cap"])
+            rows.append(("tolerance", f"at most {share} of what a segment moves"))
         for name, value in rows:
             console.print(f"{name:<12}{value}")
 

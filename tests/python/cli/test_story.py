@@ -20,6 +20,7 @@ import pytest
 from command_lines import command as potl
 from places import ROOT
 
+from potl import Job
 from potl._cli import _cli
 
 TASK = """
@@ -318,7 +319,29 @@ def test_calibrate_plans_the_storage_of_a_run(story: Path) -> None:
 def test_a_job_shows_what_was_agreed(story: Path) -> None:
     document = potl(story, "job show job.json --json").document
     assert document["job"]["seed"] == 7
-    assert "24 in 4 epochs" in potl(story, "job show job.json").out
+    shown = potl(story, "job show job.json").out
+    assert "24 in 4 epochs" in shown and ", of the seed" in shown
+
+
+def test_a_job_shows_what_it_leaves_to_whoever_made_it(story: Path) -> None:
+    own = Job.read(story / "job.json")
+    beginning = {**own.core.fields()["initial_state"], "source": "file"}
+    own.replace(
+        arithmetic="stock",
+        initial_state=beginning,
+        limits={"max_resumes": 9000, "max_superseded": 1},
+        max_segment=24,
+        tolerance_cap=1.0,
+    ).write(story / "theirs.json")
+    shown = potl(story, "job show theirs.json").out
+    for told in (
+        "of a file, which need not follow from the seed",
+        "left to the task",
+        "segments of up to 24 steps",
+        "at most 9,000",
+        "at most 100 % of what a segment moves",
+    ):
+        assert told in shown
 
 
 def test_an_existing_job_is_not_replaced(story: Path) -> None:
