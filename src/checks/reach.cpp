@@ -9,6 +9,7 @@
 
 #include <potl/core/rules.hpp>
 #include <potl/numeric/detail/distance.hpp>
+#include <potl/numeric/detail/squares.hpp>
 #include <potl/statistics/displacement.hpp>
 
 #include "checks/judging.hpp"
@@ -177,6 +178,38 @@ std::vector<double> usual_movements(const movements& from, const std::vector<dou
 
 }  // namespace
 
+namespace {
+
+bytes_view bytes_of(const state_part& one) {
+  return one.tensor == nullptr ? bytes_view() : one.tensor->bytes;
+}
+
+// First moments whose next step divides them by next to nothing.
+std::vector<std::size_t> outgrown_in(const movements& out, const std::vector<state_part>& old,
+                                     const std::vector<state_part>& now) {
+  constexpr std::string_view mean = "optimizers/exp_avg", tail = "_sq";
+  std::map<std::string_view, std::size_t> squares;
+  for (std::size_t t = 0; t < now.size(); ++t) {
+    const std::string& path = out.tensors[t].path;
+    if (path.ends_with(tail)) squares[std::string_view(path).substr(0, path.size() - 3)] = t;
+  }
+  std::vector<std::size_t> found;
+  for (std::size_t t = 0; t < now.size(); ++t) {
+    const auto at = squares.find(out.tensors[t].path);
+    if (out.tensors[t].kind != mean || at == squares.end()) continue;
+    const auto *m = now[t].tensor, *v = now[at->second].tensor;
+    if (m == nullptr || v == nullptr || m->type != v->type) continue;
+    bytes_view m_before = bytes_of(old[t]), v_before = bytes_of(old[at->second]);
+    const std::size_t size = m->bytes.size();
+    if (v->bytes.size() != size) continue;
+    if (m_before.size() != size || v_before.size() != size) m_before = v_before = {};
+    if (numeric::outgrown(m->type, m_before, v_before, m->bytes, v->bytes)) found.push_back(t);
+  }
+  return found;
+}
+
+}  // namespace
+
 std::vector<segment> stretches_of(const run_view& run) {
   std::vector<segment> out;
   std::uint64_t from = 0;
@@ -226,6 +259,7 @@ movements measure_movements(std::span<const segment> stretches, const state_load
         next.came.push_back(by.came);
         next.went.push_back(by.went);
       }
+      next.outgrown = outgrown_in(out, old, now);
     }
     out.stretches.push_back(std::move(next));
     before = std::move(after);
@@ -281,6 +315,19 @@ screening screen(const run_view& run, const movements& moved, usual_of whose) {
   return out;
 }
 
+namespace {
+
+// Stretches in each of which something happened that honest ones of few trainings do at all.
+void add_seldom(const std::vector<std::size_t>& where, const std::string& path,
+                std::vector<screened>& out) {
+  const double ratio = 1 / static_cast<double>(where.size());
+  for (const std::size_t s : where) {
+    if (ratio > out[s].ratio) out[s] = {out[s].where, ratio, path};
+  }
+}
+
+}  // namespace
+
 std::vector<screened> screen_settings(const run_view& run, const movements& moved) {
   constexpr std::string_view users_own = "state/";
   std::vector<screened> out;
@@ -304,19 +351,18 @@ std::vector<screened> screen_settings(const run_view& run, const movements& move
   // What others of its kind lend a measure to, and nobody trains: frozen weights.
   for (std::size_t t = 0; t < moved.tensors.size(); ++t) {
     if (is_option(moved.tensors[t].kind)) continue;
-    std::vector<std::size_t> where;
+    std::vector<std::size_t> where, outgrown;
     for (std::size_t s = 0; s < out.size(); ++s) {
       const movements::stretch& one = moved.stretches[s];
       const bool stood = moved_at(one, &movements::stretch::moved, t) == 0 &&
                          moved_at(one, &movements::stretch::came, t) == 0 &&
                          moved_at(one, &movements::stretch::went, t) == 0;
       if (!stood) where.push_back(s);
+      if (std::binary_search(one.outgrown.begin(), one.outgrown.end(), t)) outgrown.push_back(s);
     }
+    add_seldom(outgrown, moved.tensors[t].path, out);
     if (where.empty() || where.front() == 0 || 2 * where.size() > out.size()) continue;
-    const double ratio = 1 / static_cast<double>(where.size());
-    for (const std::size_t s : where) {
-      if (ratio > out[s].ratio) out[s] = {out[s].where, ratio, moved.tensors[t].path};
-    }
+    add_seldom(where, moved.tensors[t].path, out);
   }
   return out;
 }

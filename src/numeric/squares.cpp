@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstddef>
 
 #include "widen.hpp"
@@ -25,7 +26,34 @@ bool any_negative(dtype type, bytes_view values) {
   return false;
 }
 
+// By Cauchy and Schwarz, with averages over one gradient and over 10,000 the root is 100 times
+// smaller; Adam's usual ones allow 7.27 times.
+bool is_outgrown(double mean, double square) {
+  constexpr double most = 2e4, least = 1e-15;
+  return std::fabs(mean) > least && mean * mean > most * square;
+}
+
 }  // namespace
+
+bool outgrown(dtype type, bytes_view means_before, bytes_view squares_before, bytes_view means,
+              bytes_view squares) {
+  constexpr std::size_t at_once = 512;
+  const std::size_t size = info(type).size / lanes_of(type);
+  const std::size_t total = means.size() / size;
+  std::array<std::array<double, at_once>, 4> some{};
+  for (std::size_t at = 0; at < total; at += at_once) {
+    const std::size_t count = std::min(at_once, total - at);
+    std::size_t k = 0;
+    for (const bytes_view from : {means_before, squares_before, means, squares}) {
+      std::array<double, at_once>& to = some[k++];
+      if (!from.empty()) widen(type, from.data() + at * size, count, to.data());
+    }
+    for (std::size_t i = 0; i < count; ++i) {
+      if (is_outgrown(some[2][i], some[3][i]) && !is_outgrown(some[0][i], some[1][i])) return true;
+    }
+  }
+  return false;
+}
 
 const char* why_no_squares(dtype type, bytes_view values) {
   return any_negative(type, values) ? "holds a negative number, which no step makes there"

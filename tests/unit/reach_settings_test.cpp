@@ -189,3 +189,29 @@ TEST_CASE("weights that stand still and move in a few places are strange where t
   REQUIRE(moved({}, 20).empty());
   REQUIRE(moved({100}, 150)[0].where == segment{90, 100});
 }
+
+TEST_CASE("a first moment that outgrows the second is strange where it does, and only there") {
+  std::list<std::vector<float>> kept;
+  const auto tensor = [&](std::vector<float> values) {
+    return state_value{potl_test::tensor_of(kept.emplace_back(std::move(values)))};
+  };
+  // Of two elements, the second has no gradient.
+  const auto pushed = [&](float by, float square = 0, std::uint64_t from = 100) {
+    return strange(
+        [&](std::uint64_t step) {
+          const float left = step < from ? 0 : by / static_cast<float>(step);
+          const auto own = members({{"exp_avg", tensor({static_cast<float>(step), left})},
+                                    {"exp_avg_sq", tensor({static_cast<float>(step), square})}});
+          const auto all = members({{"state", members({{"0", own}})}});
+          return members({{"optimizers", {state_list{all}}}});
+        },
+        true);
+  };
+  const auto found = pushed(1e-4F);
+  REQUIRE(found.size() == 1);
+  REQUIRE(found[0].where == segment{90, 100});
+  REQUIRE(found[0].tensor == "optimizers/0/state/0/exp_avg");
+  REQUIRE(found[0].ratio == 1);
+  REQUIRE(pushed(1e-4F, 1e-12F).empty());  // as gradients may make it
+  REQUIRE(pushed(1e-14F).empty());         // their squares are rounded to 0
+}

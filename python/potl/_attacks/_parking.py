@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A37, A38, A42: one or two false transitions, and true ones behind them."""
+"""A2, A37, A38, A42: one or two false transitions, and true ones behind them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ._scene import Forgery, Scene, assign, attack, parameters
 
 SAMPLES = 4
 
-# Weights that the training of A42 leaves as they were.
+# Of the first layer.
 _BELOW = "0.weight"
 
 
@@ -102,6 +102,27 @@ def rate_of_nothing(scene: Scene) -> Forgery:
             session.task.optimizers[0].param_groups[0]["lr"] = 0.0
 
     return _undrawn(scene, scene.forged("A37-rate", rewrite=stop))
+
+
+@attack(
+    "A2",
+    "a moment that true steps carry",
+    rule="replay.reach",
+    found_by=("replay.optimizer", "replay.parameters", "replay.update_relative"),
+    task="adam",
+)
+def carried_moment(scene: Scene) -> Forgery:
+    """Once gives the weights behind a pixel that is always 0 a first moment, far within reach: true
+    steps divide it by nothing, and carry these weights any distance.
+    """
+    there, _ = stops(scene)
+
+    def push(session: Session, step: int) -> None:
+        if step == there:
+            weights = session.task.model.get_parameter(_BELOW)
+            session.task.optimizers[0].state[weights]["exp_avg"][:, 0] = -1e-6
+
+    return _undrawn(scene, scene.forged("A2-carried", rewrite=push))
 
 
 @attack(

@@ -42,6 +42,8 @@ struct movements {
     std::vector<double> went{};  ///< and of those that are none any more
     /// Settings that changed, and how much.
     std::vector<std::pair<std::size_t, double>> turned = {};
+    /// First moments, by their numbers, that outgrew the second ones.
+    std::vector<std::size_t> outgrown = {};
   };
   std::vector<tensor> tensors;
   std::vector<std::string> settings;  ///< paths of what steers steps and moves with none of them
@@ -93,7 +95,8 @@ screening screen(const run_view& run, const movements& moved, usual_of whose);
 /// changes of that setting which are half as large, or larger. 0: none did. What a job with agreed
 /// rates says of them is the schema's, apart from objects of the user's own. A tensor that the
 /// first stretch leaves alone, and at least half of the others too, is such a setting, and each of
-/// its movements is as large as any.
+/// its movements is as large as any. So is a first moment that outgrows the second one, which no
+/// gradients make it do: the next step divides by the second.
 std::vector<screened> screen_settings(const run_view& run, const movements& moved);
 
 /// Whether this stretch is looked at: anything but a ratio within `reach`.

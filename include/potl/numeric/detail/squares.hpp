@@ -17,6 +17,13 @@ namespace potl::numeric {
 /// zero. Null where none is.
 const char* why_no_squares(dtype type, bytes_view values);
 
+/// Whether an element of `means`, of gradients, is so large beside the same of `squares`, the means
+/// of their squares, that no gradients made it so, and was not before. Empty views stand for zeros.
+/// Precondition: all others have one size. Where squares of gradients that are next to nothing are
+/// rounded to 0, nothing is too large.
+bool outgrown(dtype type, bytes_view means_before, bytes_view squares_before, bytes_view means,
+              bytes_view squares);
+
 /// Whether a running variance stays a mean of squares: with this momentum (none: all numbers count
 /// alike) it cannot come below zero, and none of its first values is there.
 bool averages_squares(std::optional<double> momentum, dtype type, bytes_view first_values);
