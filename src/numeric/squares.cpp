@@ -41,12 +41,12 @@ bool outgrown(dtype type, bytes_view means_before, bytes_view squares_before, by
   const std::size_t size = info(type).size / lanes_of(type);
   const std::size_t total = means.size() / size;
   std::array<std::array<double, at_once>, 4> some{};
-  for (std::size_t at = 0; at < total; at += at_once) {
-    const std::size_t count = std::min(at_once, total - at);
+  for (std::size_t from = 0; from < total; from += at_once) {
+    const std::size_t count = std::min(at_once, total - from);
     std::size_t k = 0;
-    for (const bytes_view from : {means_before, squares_before, means, squares}) {
+    for (const bytes_view one : {means_before, squares_before, means, squares}) {
       std::array<double, at_once>& to = some[k++];
-      if (!from.empty()) widen(type, from.data() + at * size, count, to.data());
+      if (!one.empty()) widen(type, one.data() + from * size, count, to.data());
     }
     for (std::size_t i = 0; i < count; ++i) {
       if (is_outgrown(some[2][i], some[3][i]) && !is_outgrown(some[0][i], some[1][i])) return true;
