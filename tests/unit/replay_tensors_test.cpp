@@ -320,23 +320,31 @@ TEST_CASE("codes pass within what repeats show of how many and of how far, up to
   }
 }
 
-TEST_CASE("floats beside the weights may follow from what turned, and weights do not") {
-  const auto verdict = [](std::size_t group, bool turned) {
+TEST_CASE("floats beside the weights may follow from what turned in their object") {
+  const auto verdict = [](std::size_t group, const std::string& copy, std::string turned) {
     scene one;
     one.differs(3, {});
     one.noise(3, {});
     auto& tensors = one.measured[3].distances[group].tensors;
-    tensors = {tensor("copy", 1, 100, 0)};
-    one.measured[3].distances[group].l2 = one.measured[3].distances[group].excess_l2 = 9;
-    for (const tensor_distance& each : codes(1, 1, 0, 0)) {
-      if (turned) tensors.push_back(each);
+    tensors = {tensor(copy, 1, 100, 0)};
+    one.measured[3].distances[group].l2 = one.measured[3].distances[group].excess_l2 = 1;
+    for (tensor_distance each : codes(1, 1, 0, 0)) {
+      each.path = turned + each.path.substr(5);
+      if (!turned.empty()) tensors.push_back(each);
     }
     return one.verdict();
   };
   for (std::size_t group = 0; group < 4; ++group) {
     CAPTURE(group);
-    CHECK(verdict(group, false) == "rejected");
-    CHECK(verdict(group, true) == (group % 2 == 0 ? "rejected" : "inconclusive"));
+    const std::string excused = group % 2 == 0 ? "rejected" : "inconclusive";
+    CHECK(verdict(group, "own.copy", "") == "rejected");
+    CHECK(verdict(group, "own.copy", "own.patience") == excused);
+    CHECK(verdict(group, "own.copies.0.weight", "own.patience") == excused);
+    CHECK(verdict(group, "copy", "patience") == excused);
+    CHECK(verdict(group, "other.copy", "own.patience") == "rejected");
+    // These no output turns.
+    CHECK(verdict(group, "own.running_mean", "own.num_batches_tracked") == "rejected");
+    CHECK(verdict(group, "own.weight", "own.n_averaged") == "rejected");
   }
 }
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <set>
 
 #include <potl/checks/detail/state_distance.hpp>
 #include <potl/core/rules.hpp>
@@ -51,6 +52,26 @@ double update_of(const Distance& one) {
 // Comparisons that a NaN fails on either side, and an infinite tolerance too.
 bool within(double distance, double tolerance) {
   return distance <= tolerance && std::isfinite(tolerance);
+}
+
+/// Where a tensor is kept: its path up to its own name.
+std::string_view object_of(std::string_view path) {
+  return path.substr(0, path.find_last_of("./") + 1);
+}
+
+/// How many batches torch's layers and averages have seen: that turns with no output.
+bool is_plain_count(std::string_view path) {
+  const std::string_view name = path.substr(object_of(path).size());
+  return name.substr(0, 19) == "num_batches_tracked" || name.substr(0, 10) == "n_averaged";
+}
+
+bool is_within(const std::set<std::string_view>& objects, std::string_view path) {
+  for (path = object_of(path); !objects.empty();
+       path = object_of(path.substr(0, path.size() - 1))) {
+    if (objects.count(path) > 0) return true;
+    if (path.empty()) break;
+  }
+  return false;
 }
 
 bool is_finite(const group_distance& repeat) {
@@ -216,8 +237,8 @@ class judge {
   void calibrated(std::string_view rule) {
     const own_noise own = noise_of_group(measurement_.noise, which_);
     const double rough = noise_of_group(measurement_.rough, which_).l2;
-    limits whole = limits_of(group_, own, rough, look_up(context_.group_share, which_),
-                             group_.rounding_l2, turned_in_group);
+    const limits whole = limits_of(group_, own, rough, look_up(context_.group_share, which_),
+                                   group_.rounding_l2, turned_in_group);
     out_.noise = std::max(own.l2, rough);
     out_.tolerance = std::min(whole.tolerance + group_.rounding_l2, whole.cap);
     if (which_ == "parameters" && !rule_enabled("replay.magnitude")) {
@@ -226,16 +247,12 @@ class judge {
         too_far(rule, name_, out_.distance, 0, whole);
       }
     } else {
-      const excuses excused = tensors(rule);
-      // Squares of which one part may be the whole: their rounding must not end below zero.
-      const auto rest = [](double all, double part) {
-        return part > 0 ? std::sqrt(std::max(0.0, all * all - part)) : all;
-      };
-      const double l2 = rest(group_.l2, excused.l2);
-      const double excess = rest(group_.excess_l2, excused.excess);
+      const rest judged = tensors(rule);
+      // Not the group's less what is excused: a rounding error of that would accuse.
+      const double l2 = judged.all ? group_.l2 : std::sqrt(judged.l2);
+      const double excess = judged.all ? group_.excess_l2 : std::sqrt(judged.excess);
       if (!out_.problem) out_.distance = l2;
       // All tensors together accuse where each by itself is only doubtful.
-      if (turned_) whole.far = anywhere;
       const bool undecided = !out_.problem || (out_.problem->result == outcome::inconclusive &&
                                                !within(l2, whole.far));
       if (undecided && !passes(l2, excess, whole)) too_far(rule, name_, l2, excess, whole);
@@ -279,7 +296,9 @@ class judge {
     return within(l2, by.cap) && (excess <= 0 || within(excess, by.tolerance));
   }
 
-  struct excuses {
+  /// What all tensors together are judged by, where some are excused.
+  struct rest {
+    bool all = true;
     double l2 = 0, excess = 0;  // squares
   };
 
@@ -287,10 +306,10 @@ class judge {
   // noise, and one that hardly moves within its rounding, if the first segment shows that it is
   // noise without the prover's doing, or if all such tensors together are a small part of the
   // group. Not what is no float: of codes and masks that noise would allow any other ones.
-  excuses tensors(std::string_view rule) {
+  rest tensors(std::string_view rule) {
     const std::map<std::string, own_noise> noise = noise_of_tensors(measurement_.noise, which_);
     const std::map<std::string, own_noise> rough = noise_of_tensors(measurement_.rough, which_);
-    excuses out;
+    rest out;
     double unproven = 0;
     const tensor_distance* doubtful = nullptr;
     const auto limits_for = [&](const tensor_distance& one) {
@@ -299,11 +318,19 @@ class judge {
                     look_up(context_.tensor_share, one.path), one.rounding, turned_in_tensor);
       return one.whole ? of_whole(by, one.places) : by;
     };
-    const bool kept_beside = which_ == "buffers" || which_ == "other";
-    turned_ = kept_beside &&
-              std::any_of(group_.tensors.begin(), group_.tensors.end(), [&](const auto& one) {
-                return one.whole && !passes(one.l2, one.excess, limits_for(one));
-              });
+    const auto add = [&out](const tensor_distance& one) {
+      if (one.scalar) return;
+      out.l2 += one.l2 * one.l2;
+      out.excess += one.excess * one.excess;
+    };
+    // What is kept beside the weights may follow from what turned in the same object: a copy of the
+    // best ones so far.
+    std::set<std::string_view> turned;
+    for (const tensor_distance& one : group_.tensors) {
+      if (!one.whole || (which_ != "buffers" && which_ != "other")) continue;
+      if (is_plain_count(one.path) || passes(one.l2, one.excess, limits_for(one))) continue;
+      turned.insert(object_of(one.path));
+    }
     for (const tensor_distance& one : group_.tensors) {
       const own_noise own = look_up(noise, one.path);
       if (one.still) {
@@ -312,8 +339,12 @@ class judge {
         continue;
       }
       limits by = limits_for(one);
-      if (turned_ && !one.whole) by.far = anywhere;
-      if (passes(one.l2, one.excess, by)) continue;
+      const bool follows = !one.whole && is_within(turned, one.path);
+      if (follows) by.far = anywhere;
+      if (passes(one.l2, one.excess, by)) {
+        add(one);
+        continue;
+      }
       const auto first = context_.noisy_at_first.find(one.path);
       const bool proven = first != context_.noisy_at_first.end();
       double loud = own.share > slack_ * context_.cap ? slack_ * own.l2 : 0;
@@ -325,14 +356,16 @@ class judge {
           unproven += one.count;
           doubtful = &one;
         }
-        if (!one.scalar) {
-          out.l2 += one.l2 * one.l2;
-          out.excess += one.excess * one.excess;
-        }
+        out.all = false;
         continue;
       }
       const bool worse = !out_.problem || out_.problem->result != outcome::reject;
       if (worse) too_far(rule, one.path, one.l2, one.excess, by);
+      if (follows) {
+        out.all = false;
+      } else {
+        add(one);
+      }
     }
     if (!out_.problem && unproven > excused_share * group_.count) {
       problem("replay.tolerance_cap", outcome::inconclusive,
@@ -408,9 +441,6 @@ class judge {
   const segment_measurement& measurement_;
   const std::string& which_;
   const double slack_ = is_next(which_) ? next_slack : 1;
-  /// What is kept beside the weights may follow from what is no float and differs: a copy of the
-  /// best ones so far.
-  bool turned_ = false;
   const std::string name_ = name_of(which_);
   const group_distance& group_;
   group_judgement out_;
