@@ -317,7 +317,7 @@ screening screen(const run_view& run, const movements& moved, usual_of whose) {
 
 namespace {
 
-// Stretches in each of which something happened that honest ones of few trainings do at all.
+// Stretches in which something happened that few honest trainings do at all.
 void add_seldom(const std::vector<std::size_t>& where, const std::string& path,
                 std::vector<screened>& out) {
   const double ratio = 1 / static_cast<double>(where.size());
