@@ -326,8 +326,8 @@ TEST_CASE("floats beside the weights may follow from what turned in their object
     one.differs(3, {});
     one.noise(3, {});
     auto& tensors = one.measured[3].distances[group].tensors;
-    tensors = {tensor(copy, 1, 100, 0)};
-    one.measured[3].distances[group].l2 = one.measured[3].distances[group].excess_l2 = 1;
+    tensors = {tensor(copy, 9, 100, 0)};
+    one.measured[3].distances[group].l2 = one.measured[3].distances[group].excess_l2 = 9;
     for (tensor_distance each : codes(1, 1, 0, 0)) {
       each.path = turned + each.path.substr(5);
       if (!turned.empty()) tensors.push_back(each);
