@@ -2,6 +2,7 @@
 #include <potl/checks/replayer.hpp>
 
 #include <algorithm>
+#include <cmath>
 #include <new>
 #include <string_view>
 #include <system_error>
@@ -264,7 +265,8 @@ transcript::state replayer::run_steps(const transcript::state& from, std::uint64
   for (std::uint64_t step = start + 1; step <= end; ++step) {
     const std::vector<std::int64_t> ids = prepare(step, branch);
     const auto* logged = branch ? view_.superseded_step(*branch, step) : view_.step(step);
-    if (steered && logged != nullptr) work_.steer(logged->loss);
+    // A skipped step may log any loss that is not finite: the lowest of all would end improvements.
+    if (steered && logged != nullptr && std::isfinite(logged->loss)) work_.steer(logged->loss);
     const step_outcome what =
         guarded([&work = work_, step, ids] { return work.run_step(step, ids); });
     if (told) told(step, what);

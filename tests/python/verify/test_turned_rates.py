@@ -5,6 +5,7 @@ follows it takes another course. That accuses nobody, and lets nobody choose the
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,7 @@ class Machine:
     """Where the net is trained: how much less its loss is in one step."""
 
     less = 0.0
+    overflown: float | None = None  # What a loss that is not finite is said to be.
 
 
 class Counting(nn.Module):
@@ -42,6 +44,15 @@ class Level(potl.Task):
         self.model.seen += 1
         less = Machine.less if int(self.model.seen) == 6 else 0.0
         return loss - loss.detach() + (0.01 - less)
+
+
+class Lying(potl.Task):
+    """Reports overflows as the machine likes."""
+
+    def compute_loss(self, batch: list[torch.Tensor], reduction: str = "mean") -> torch.Tensor:
+        loss = super().compute_loss(batch, reduction)
+        known = Machine.overflown
+        return loss if known is None else torch.where(loss.isfinite(), loss, known)
 
 
 class Own(Level):
@@ -102,6 +113,46 @@ def test_a_false_loss_is_no_reason_for_another_rate(tmp_path: Path) -> None:
     false = verified(tmp_path, 1e-3)
     assert false.verdict != "accepted"
     assert "loss.recomputed" in {one.rule for one in false.findings if one.result != "pass"}
+
+
+def test_a_skipped_step_tells_no_schedule_what_was_logged(tmp_path: Path) -> None:
+    def build() -> potl.Task:
+        model = nn.Linear(6, 2)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        x = torch.randn(32, 6, generator=torch.Generator().manual_seed(0))
+        x[7] = torch.inf
+        return Lying(
+            model=model,
+            optimizer=optimizer,
+            dataset=TensorDataset(x, (x[:, 0] > 0).long()),
+            batch_size=8,
+            epochs=4,
+            loss=F.cross_entropy,
+            scaler=torch.amp.GradScaler("cpu", init_scale=1024.0),
+            scheduler=torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer, patience=2),
+        )
+
+    job = potl.Job.create(build, seed=1, checkpoint_every=4, arithmetic="stock")
+
+    def verdict(loss: float | None) -> str:
+        Machine.overflown = loss
+        try:
+            run = potl.record(build, tmp_path / str(loss), job=job)
+        finally:
+            Machine.overflown = None
+        report = potl.verify(
+            run,
+            job=job,
+            commitment=run.commit(),
+            task=build,
+            checks=[potl.Replay(samples=4)],
+            policy=potl.Policy(probability=0),
+            ledger=None,
+        )
+        return report.verdict
+
+    assert verdict(None) == "accepted"
+    assert verdict(-math.inf) != "accepted"
 
 
 def test_a_step_of_the_users_own_tells_its_schedule_what_it_likes(tmp_path: Path) -> None:
