@@ -187,23 +187,30 @@ bytes_view bytes_of(const state_part& one) {
 // First moments whose next step divides them by next to nothing.
 std::vector<std::size_t> outgrown_in(const movements& out, const std::vector<state_part>& old,
                                      const std::vector<state_part>& now) {
-  constexpr std::string_view mean = "optimizers/exp_avg", tail = "_sq";
-  std::map<std::string_view, std::size_t> squares;
+  constexpr std::string_view mean = "exp_avg", mean_kind = "optimizers/exp_avg";
+  constexpr std::string_view square = "exp_avg_sq", root = "exp_inf";  // Adam's, Adamax's
+  std::map<std::string, std::size_t> divisors;
   for (std::size_t t = 0; t < now.size(); ++t) {
     const std::string& path = out.tensors[t].path;
-    if (path.ends_with(tail)) squares[std::string_view(path).substr(0, path.size() - 3)] = t;
+    for (const std::string_view name : {square, root}) {
+      if (!path.ends_with(name)) continue;
+      divisors[path.substr(0, path.size() - name.size()) + std::string(mean)] = t;
+    }
   }
   std::vector<std::size_t> found;
   for (std::size_t t = 0; t < now.size(); ++t) {
-    const auto at = squares.find(out.tensors[t].path);
-    if (out.tensors[t].kind != mean || at == squares.end()) continue;
+    const auto at = divisors.find(out.tensors[t].path);
+    if (out.tensors[t].kind != mean_kind || at == divisors.end()) continue;
     const auto *m = now[t].tensor, *v = now[at->second].tensor;
     if (m == nullptr || v == nullptr || m->type != v->type) continue;
     bytes_view m_before = bytes_of(old[t]), v_before = bytes_of(old[at->second]);
     const std::size_t size = m->bytes.size();
     if (v->bytes.size() != size) continue;
     if (m_before.size() != size || v_before.size() != size) m_before = v_before = {};
-    if (numeric::outgrown(m->type, m_before, v_before, m->bytes, v->bytes)) found.push_back(t);
+    const bool is_root = out.tensors[at->second].path.ends_with(root);
+    if (numeric::outgrown(m->type, m_before, v_before, m->bytes, v->bytes, is_root)) {
+      found.push_back(t);
+    }
   }
   return found;
 }

@@ -196,12 +196,12 @@ TEST_CASE("a first moment that outgrows the second is strange where it does, and
     return state_value{potl_test::tensor_of(kept.emplace_back(std::move(values)))};
   };
   // Of two elements, the second has no gradient.
-  const auto pushed = [&](float by, float square = 0, std::uint64_t from = 100) {
+  const auto pushed = [&](float by, float square = 0, const char* second = "exp_avg_sq") {
     return strange(
         [&](std::uint64_t step) {
-          const float left = step < from ? 0 : by / static_cast<float>(step);
+          const float left = step < 100 ? 0 : by / static_cast<float>(step);
           const auto own = members({{"exp_avg", tensor({static_cast<float>(step), left})},
-                                    {"exp_avg_sq", tensor({static_cast<float>(step), square})}});
+                                    {second, tensor({static_cast<float>(step), square})}});
           const auto all = members({{"state", members({{"0", own}})}});
           return members({{"optimizers", {state_list{all}}}});
         },
@@ -214,4 +214,6 @@ TEST_CASE("a first moment that outgrows the second is strange where it does, and
   REQUIRE(found[0].ratio == 1);
   REQUIRE(pushed(1e-4F, 1e-12F).empty());  // as gradients may make it
   REQUIRE(pushed(1e-14F).empty());         // their squares are rounded to 0
+  REQUIRE(pushed(1e-4F, 1e-8F, "exp_inf").at(0).where == segment{90, 100});
+  REQUIRE(pushed(1e-4F, 1e-6F, "exp_inf").empty());
 }
