@@ -364,11 +364,11 @@ std::vector<screened> screen_settings(const run_view& run, const movements& move
       const bool stood = moved_at(one, &movements::stretch::moved, t) == 0 &&
                          moved_at(one, &movements::stretch::came, t) == 0 &&
                          moved_at(one, &movements::stretch::went, t) == 0;
-      if (!stood) where.push_back(s);
+      if (!stood && s > 0) where.push_back(s);  // the first one is true
       if (std::binary_search(one.outgrown.begin(), one.outgrown.end(), t)) outgrown.push_back(s);
     }
     add_seldom(outgrown, moved.tensors[t].path, out);
-    if (where.empty() || where.front() == 0 || 2 * where.size() > out.size()) continue;
+    if (where.empty() || 2 * where.size() > out.size()) continue;
     add_seldom(where, moved.tensors[t].path, out);
   }
   return out;

@@ -78,6 +78,9 @@ sums add_up(const values& v, double allowance) noexcept {
   return out;
 }
 
+// Of which no sum of squares is finite.
+constexpr double vast = 1e150;
+
 double sign_of_furthest(double of) noexcept {
   return std::fabs(of) >= furthest ? std::copysign(1, of) : 0;
 }
@@ -95,6 +98,9 @@ bool settle(values& v, std::size_t count, bool without_infinities) noexcept {
       a = b = c = 0;
       continue;
     }
+    // Two numbers that are not the same, however large, are off by their difference.
+    const bool numbers = std::fabs(b) < vast && std::fabs(c) < vast;
+    if (numbers && sign_of_furthest(b) == sign_of_furthest(c)) continue;
     if (without_infinities && sign_of_furthest(b) != 0) b = 0;
     if (without_infinities && sign_of_furthest(c) != 0) c = 0;
     if (!(std::fabs(b) < furthest && std::fabs(c) < furthest)) finite = false;

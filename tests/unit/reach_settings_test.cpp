@@ -184,7 +184,10 @@ TEST_CASE("weights that stand still and move in a few places are strange where t
   REQUIRE(moved({100, 150})[1].ratio == 0.5);
   REQUIRE(moved({100}, 1000, std::numeric_limits<float>::infinity())[0].where == segment{90, 100});
   REQUIRE(moved({}).empty());
-  REQUIRE(moved({10, 100}).empty());  // the first stretch is true
+  // The first stretch is true.
+  REQUIRE(moved({10}).empty());
+  REQUIRE(moved({10, 100}).size() == 1);
+  REQUIRE(moved({10, 100})[0].ratio == 1);
   // Layers thaw in honest trainings.
   REQUIRE(moved({}, 20).empty());
   REQUIRE(moved({100}, 150)[0].where == segment{90, 100});

@@ -87,6 +87,9 @@ TEST_CASE("the largest number of all stands for infinity, as where no best value
     const auto came = compare_states(of(1, 1), of(vast, 2), of(3, 2))[3];
     REQUIRE((came.finite && came.tensors.size() == 3 && came.tensors[2].l2 == 3));
   }
+  // Others are numbers, however large.
+  const auto off = compare_states(of(1, 1), of(1e40, 2), of(3e40, 2))[3];
+  REQUIRE((off.finite && off.tensors.size() == 1 && off.tensors[0].l2 == Approx(2e40)));
 }
 
 TEST_CASE("integers among the parameters are in no norm, in which they would drown the weights") {

@@ -136,7 +136,7 @@ class segment_answer {
     next_ = end;
     further_ = request_.end;
     do {
-      next_ = with_.run_steps(*next_, further_, further_ + 1, std::nullopt, look);
+      next_ = with_.run_steps(*next_, further_, further_ + 1, std::nullopt, look, !exact_);
       const paths now = idle(with_.work().still());
       const paths& of = further_ == request_.end ? now : waiting;
       paths left;
@@ -188,7 +188,8 @@ class segment_answer {
   void look_further(const transcript::state& start, const transcript::state& from,
                     std::vector<group_distance>& out) {
     if (!next_) return;
-    const transcript::state there = with_.run_steps(from, request_.end, further_, std::nullopt);
+    const transcript::state there =
+        with_.run_steps(from, request_.end, further_, std::nullopt, {}, !exact_);
     for (group_distance& one : compare_next(start.root(), there.root(), next_->root())) {
       out.push_back(std::move(one));
     }

@@ -93,8 +93,8 @@ screening screen(const run_view& run, const movements& moved, usual_of whose);
 
 /// How strange it is that settings changed in a stretch: by how much one did, shared among all
 /// changes of that setting which are half as large, or larger. 0: none did. What a job with agreed
-/// rates says of them is the schema's, apart from objects of the user's own. A tensor that the
-/// first stretch leaves alone, and at least half of the others too, is such a setting, and each of
+/// rates says of them is the schema's, apart from objects of the user's own. A tensor that
+/// at least half of the stretches behind the first one leave alone is such a setting, and each of
 /// its movements is as large as any. So is a first moment that outgrows the second one, which no
 /// gradients make it do: the next step divides by the second.
 std::vector<screened> screen_settings(const run_view& run, const movements& moved);
