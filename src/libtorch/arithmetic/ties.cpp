@@ -18,6 +18,7 @@
 #include <ATen/ops/ldexp_ops.h>
 #include <ATen/ops/log10_ops.h>
 #include <ATen/ops/pow.h>
+#include <ATen/ops/scalar_tensor.h>
 #include <ATen/ops/trace_ops.h>
 #include <ATen/ops/where.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
@@ -169,18 +170,25 @@ Tensor& log10_in(keys_t keys, Tensor& x) {
 }
 
 /// Of a whole exponent, torch before 2.14 has an integer power in the gradient, which is 0 for
-/// 2^-1.
+/// 2^-1. The product alone is infinite where the power is.
+Tensor power_of_two(const Tensor& x, const Tensor& exponent) {
+  return at::pow(at::scalar_tensor(2, x.options()), exponent);
+}
 Tensor ldexp_of(keys_t keys, const Tensor& x, const Tensor& exponent) {
   if (!is_integral(exponent) || !has_gradient(x)) {
     return at::_ops::ldexp_Tensor::redispatch(keys & stock, x, exponent);
   }
-  return x * at::pow(2.0, exponent);
+  const Tensor values = at::_ops::ldexp_Tensor::redispatch(keys & stock, unfollowed(x), exponent);
+  return with_values(x * power_of_two(x, exponent), values);
 }
 Tensor& ldexp_in(keys_t keys, Tensor& x, const Tensor& exponent) {
   if (!is_integral(exponent) || !has_gradient(x)) {
     return at::_ops::ldexp_::redispatch(keys & stock, x, exponent);
   }
-  return x.mul_(at::pow(2.0, exponent));
+  Tensor values = unfollowed(x).clone();
+  at::_ops::ldexp_::redispatch(keys & stock, values, exponent);
+  with_values(x.mul_(power_of_two(x, exponent)), values);
+  return x;
 }
 
 /// Versions select in different ways, which add gradients in different orders.

@@ -47,6 +47,21 @@ def test_ldexp_by_whole_numbers_scales_its_gradient(
             assert got.tolist() == [3 * 2.0**one for one in exponents.tolist()]
 
 
+@pytest.mark.parametrize("function", [torch.ldexp, lambda x, e: x.clone().ldexp_(e)])
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+def test_ldexp_has_the_type_and_the_values_that_it_has_without_a_gradient(
+    function: Callable[[Tensor, Tensor], Tensor], dtype: torch.dtype
+) -> None:
+    x = torch.tensor([1.5, -2, 1e-5, 0.0, math.inf], dtype=dtype)
+    with potl.deterministic():
+        for exponent in (-1030, -150, -3, 2, 130, 200):
+            exponents = torch.full((5,), exponent)
+            expected = function(x, exponents)
+            found = function(x.clone().requires_grad_(), exponents)
+            assert found.dtype is expected.dtype
+            assert torch.equal(found, expected)
+
+
 @pytest.mark.parametrize("with_replacement", [False, True])
 def test_combinations_add_gradients_in_the_order_of_the_result(with_replacement: bool) -> None:
     x = X.float().requires_grad_()
