@@ -86,7 +86,7 @@ class Steps:
                     loss = as_number((self.compute or task.step)(batch))
                 drawn = _random.draws() - drawn
                 # Schedulers may take a cosine.
-                self._course.after(step, loss if logged is None else logged)
+                self._course.after(step, task._known(loss))
             skipped = _scale(task) < scale
             norm = self._norm.value
             return StepResult(

@@ -23,6 +23,10 @@ if torch.distributed.is_available():
     # one that is late aborts the process when the interpreter ends (pytorch issue 190489).
     import torch.distributed.nn.functional
 
+# How far, as a share of it, a loss may be off by rounding: the default threshold of
+# ReduceLROnPlateau. Beyond it, as in half precision, schedulers are told the replay's.
+_ROUNDED = 1e-4
+
 Scheduler = Any
 """A torch learning-rate scheduler, ReduceLROnPlateau included."""
 
@@ -218,12 +222,20 @@ class Task:
 
     @contextlib.contextmanager
     def _told(self, loss: float | None) -> Iterator[None]:
-        """Where `update` tells the schedulers this loss, if there is one, and not its own."""
+        """Where schedulers are told this loss, if there is one: `_known`."""
         self._logged = loss
         try:
             yield
         finally:
             self._logged = None
+
+    def _known(self, loss: float) -> float:
+        """What schedulers are told of a loss: the logged one, where rounding may explain it. The
+        tolerance of losses has a part that does not shrink with them, and could hide any other.
+        """
+        logged = self._logged
+        is_near = logged is not None and abs(logged - loss) <= _ROUNDED * abs(loss)
+        return logged if logged is not None and is_near else loss
 
     def _micro_batch_count(self, batch: Any) -> int:
         """How many parts `micro_batches` yields."""
@@ -265,8 +277,7 @@ class Task:
         if self.scheduler_interval == "step" and self.schedulers:
             # Only who needs the number reads it: what a step does is known without.
             needed = overrides_step(self) or any(map(is_metric_driven, self.schedulers))
-            known = loss if self._logged is None else self._logged
-            self.advance_schedulers(float(known) if needed else math.nan)
+            self.advance_schedulers(self._known(float(loss)) if needed else math.nan)
         if self.ema is not None:
             update = getattr(self.ema, "update_parameters", None) or self.ema.update
             update(self.model)

@@ -109,6 +109,13 @@ def test_a_loss_that_rounding_turned_takes_the_rates_with_it(interval: str, tmp_
     assert honest.verdict == "accepted", honest.sentence
 
 
+@pytest.mark.parametrize("interval", ["step", "epoch"])
+def test_a_small_loss_turns_no_rate_within_the_tolerance_of_losses(
+    interval: str, tmp_path: Path
+) -> None:
+    assert verified(tmp_path, 5e-6, interval).verdict != "accepted"
+
+
 def test_a_false_loss_is_no_reason_for_another_rate(tmp_path: Path) -> None:
     false = verified(tmp_path, 1e-3)
     assert false.verdict != "accepted"
