@@ -3,6 +3,7 @@
 // of equal numbers is the one of a rank, which gets its gradient. In a block the rank is q (n - 1),
 // rounded to the type of the numbers, and the order that of a stable sort, as in torch 2.13.
 #include <ATen/TensorOperators.h>
+#include <ATen/TensorSubclassLikeUtils.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/full_like.h>
@@ -60,7 +61,8 @@ Tensor quantile(const Tensor& x, const Tensor& q, optional_dim dim, bool keepdim
               "quantile() input tensor must be either float or double dtype");
   TORCH_CHECK(q.dim() <= 1 && q.scalar_type() == x.scalar_type(),
               "quantile() q must be a scalar or 1D tensor, and of the input's dtype");
-  TORCH_CHECK(!q.device().is_cpu() || ((q >= 0) & (q <= 1)).all().item<bool>(),
+  TORCH_CHECK(!q.device().is_cpu() || at::isTensorSubclassLike(q) ||
+                  ((q >= 0) & (q <= 1)).all().item<bool>(),
               "quantile() q values must be in the range [0, 1]");
   TORCH_CHECK(interpolation == "linear" || interpolation == "lower" || interpolation == "higher" ||
                   interpolation == "midpoint" || interpolation == "nearest",

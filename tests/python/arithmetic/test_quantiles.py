@@ -78,6 +78,13 @@ def test_shapes_and_values_are_torchs(function: object, dtype: torch.dtype) -> N
                         torch.testing.assert_close(one, expected, equal_nan=True)
 
 
+def test_each_row_of_a_vmap_has_a_quantile_of_its_own() -> None:
+    x, q = torch.tensor([LINE, LINE]), torch.tensor([0.1, 0.9])
+    with potl.deterministic():
+        found = torch.func.vmap(lambda row, one: row.quantile(one))(x, q)
+    assert found.tolist() == [float.fromhex(QUANTILES[one][0]) for one in (0.1, 0.9)]
+
+
 def test_what_torch_refuses_is_refused() -> None:
     x = torch.tensor(LINE)
     with potl.deterministic():
