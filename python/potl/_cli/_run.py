@@ -173,6 +173,8 @@ def _job_result(job: CoreJob, path: str) -> Result:
     if longest > job.checkpoint_every:
         kept += f"; segments of up to {counted(longest, 'step')}"
     # What a job that somebody else made may bring, or leave to whoever trains.
+    most = fields["limits"]
+    replaced = f"which replace {counted(most['max_superseded'], 'step')} at most"
     is_of_file = fields["initial_state"]["source"] == "file"
     origin = "of a file, which need not follow from the seed" if is_of_file else "of the seed"
 
@@ -187,7 +189,7 @@ def _job_result(job: CoreJob, path: str) -> Result:
             ("first state", f"{job.initial_state.hex()}, {origin}"),
             ("rates", "left to the task" if fields["learning_rates"] is None else "listed"),
             ("checkpoint", f"every {counted(job.checkpoint_every, 'step')}{kept}"),
-            ("resumes", f"at most {number(fields['limits']['max_resumes'])}"),
+            ("resumes", f"at most {number(most['max_resumes'])}, {replaced}"),
             ("arithmetic", printable(job.arithmetic)),
         ]
         if job.arithmetic == STOCK:

@@ -338,7 +338,7 @@ def test_a_job_shows_what_it_leaves_to_whoever_made_it(story: Path) -> None:
         "of a file, which need not follow from the seed",
         "left to the task",
         "segments of up to 24 steps",
-        "at most 9,000",
+        "at most 9,000, which replace 1 step at most",
         "at most 100 % of what a segment moves",
     ):
         assert told in shown
