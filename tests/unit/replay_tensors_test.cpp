@@ -467,6 +467,19 @@ TEST_CASE("an excused counter takes nothing off a norm that it is not in") {
   REQUIRE(one.verdict() != "accepted");
 }
 
+TEST_CASE("a counter is not in the norm of what is left beside an excused tensor") {
+  const auto counter = [](double off) {
+    tensor_distance out = tensor("step", off, 1, 1000);
+    out.scalar = true;
+    return out;
+  };
+  scene one;
+  one.noise(0, {tensor("bias", 0.5, 100), counter(10)});
+  one.differs(3, {tensor("bias", 2, 100), counter(40)});
+  one.noise(3, {counter(10)});
+  REQUIRE(one.verdict() == "accepted");
+}
+
 TEST_CASE("only some segments are repeated at first") {
   const scene one(1000);
   std::uint64_t repeats = 0;
