@@ -27,8 +27,8 @@ constexpr double noisy_share = 0.5;
 constexpr double turned_in_tensor = 0.7;
 constexpr double turned_in_group = 0.5;
 // So many elements of what is no float may turn though the replay leaves them: patience that begins
-// anew, samples that are next to another centre. Where each turns by itself, and no repeat turns
-// one, more do in less than one of 10^8 segments.
+// anew, samples that are next to another centre. Chosen, not measured: repeats would turn one, too,
+// where many more turn on another machine.
 constexpr double turned_alone = 16;
 // A limit that no number is beyond.
 constexpr double anywhere = std::numeric_limits<double>::max();
