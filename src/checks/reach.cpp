@@ -184,9 +184,10 @@ bytes_view bytes_of(const state_part& one) {
   return one.tensor == nullptr ? bytes_view() : one.tensor->bytes;
 }
 
-// First moments whose next step divides them by next to nothing.
-std::vector<std::size_t> outgrown_in(const movements& out, const std::vector<state_part>& old,
-                                     const std::vector<state_part>& now) {
+// First moments beside second ones that no steps made. The next step would divide by these.
+std::vector<std::size_t> unmade_in(const movements& out, const std::vector<state_part>& old,
+                                   const std::vector<state_part>& now, const decays& kept,
+                                   std::uint64_t steps) {
   constexpr std::string_view mean = "exp_avg", mean_kind = "optimizers/exp_avg";
   constexpr std::string_view square = "exp_avg_sq", root = "exp_inf";  // Adam's, Adamax's
   std::map<std::string, std::size_t> divisors;
@@ -203,12 +204,13 @@ std::vector<std::size_t> outgrown_in(const movements& out, const std::vector<sta
     if (out.tensors[t].kind != mean_kind || at == divisors.end()) continue;
     const auto *m = now[t].tensor, *v = now[at->second].tensor;
     if (m == nullptr || v == nullptr || m->type != v->type) continue;
-    bytes_view m_before = bytes_of(old[t]), v_before = bytes_of(old[at->second]);
     const std::size_t size = m->bytes.size();
     if (v->bytes.size() != size) continue;
-    if (m_before.size() != size || v_before.size() != size) m_before = v_before = {};
-    const bool is_root = out.tensors[at->second].path.ends_with(root);
-    if (numeric::outgrown(m->type, m_before, v_before, m->bytes, v->bytes, is_root)) {
+    numeric::moments before{bytes_of(old[t]), bytes_of(old[at->second])};
+    if (before.means.size() != size || before.squares.size() != size) before = {};
+    const bool are_roots = out.tensors[at->second].path.ends_with(root);
+    const numeric::moment_law law = law_for(out.tensors[t].path, kept, are_roots);
+    if (numeric::are_no_steps(m->type, before, {m->bytes, v->bytes}, law, steps)) {
       found.push_back(t);
     }
   }
@@ -235,6 +237,7 @@ movements measure_movements(std::span<const segment> stretches, const state_load
   setting_table settings(out);
   std::optional<state> before;
   std::vector<state_part> old;
+  decays kept;
   const auto open = [&](std::uint64_t step, std::vector<state_part>& tensors) {
     std::optional<state> found;
     if (auto loaded = load(step)) {
@@ -248,7 +251,10 @@ movements measure_movements(std::span<const segment> stretches, const state_load
   for (const segment& one : stretches) {
     if (out.stretches.empty()) {
       before = open(one.start, old);
-      if (before) settings.next(*before);
+      if (before) {
+        settings.next(*before);
+        kept = decays_of(*before);
+      }
     }
     std::vector<state_part> now;
     std::optional<state> after = open(one.end, now);
@@ -266,7 +272,7 @@ movements measure_movements(std::span<const segment> stretches, const state_load
         next.came.push_back(by.came);
         next.went.push_back(by.went);
       }
-      next.outgrown = outgrown_in(out, old, now);
+      next.unmade = unmade_in(out, old, now, kept, one.end - one.start);
     }
     out.stretches.push_back(std::move(next));
     before = std::move(after);
@@ -358,16 +364,16 @@ std::vector<screened> screen_settings(const run_view& run, const movements& move
   // What others of its kind lend a measure to, and nobody trains: frozen weights.
   for (std::size_t t = 0; t < moved.tensors.size(); ++t) {
     if (is_option(moved.tensors[t].kind)) continue;
-    std::vector<std::size_t> where, outgrown;
+    std::vector<std::size_t> where, unmade;
     for (std::size_t s = 0; s < out.size(); ++s) {
       const movements::stretch& one = moved.stretches[s];
       const bool stood = moved_at(one, &movements::stretch::moved, t) == 0 &&
                          moved_at(one, &movements::stretch::came, t) == 0 &&
                          moved_at(one, &movements::stretch::went, t) == 0;
       if (!stood && s > 0) where.push_back(s);  // the first one is true
-      if (std::binary_search(one.outgrown.begin(), one.outgrown.end(), t)) outgrown.push_back(s);
+      if (std::binary_search(one.unmade.begin(), one.unmade.end(), t)) unmade.push_back(s);
     }
-    add_seldom(outgrown, moved.tensors[t].path, out);
+    add_seldom(unmade, moved.tensors[t].path, out);
     if (where.empty() || 2 * where.size() > out.size()) continue;
     add_seldom(where, moved.tensors[t].path, out);
   }

@@ -129,6 +129,41 @@ void for_each_setting(const transcript::state& from, const setting_visitor& visi
   }
 }
 
+decays decays_of(const transcript::state& from) {
+  decays out;
+  const auto* optimizers = as<state_list>(member(&from.root(), "optimizers"));
+  for (std::size_t i = 0; optimizers != nullptr && i < optimizers->size(); ++i) {
+    const auto* groups = as<state_list>(member(&(*optimizers)[i], "param_groups"));
+    for (std::size_t g = 0; groups != nullptr && g < groups->size(); ++g) {
+      std::vector<double> pair;
+      visit_settings(member(&(*groups)[g], "betas"), "",
+                     [&](const std::string&, const state_value& value) {
+                       pair.push_back(number_of(value).value_or(std::nan("")));
+                     });
+      if (pair.size() < 2) continue;
+      out["optimizers/" + std::to_string(i)].emplace_back(pair[0], pair[1]);
+    }
+  }
+  return out;
+}
+
+numeric::moment_law law_for(const std::string& path, const decays& kept, bool are_roots) {
+  constexpr double one_gradient = 0, ten_thousand = 1 - 1e-4;
+  const auto at = kept.find(path.substr(0, path.find("/state/")));
+  if (at == kept.end()) {
+    numeric::moment_law usual = numeric::law_of_moments(one_gradient, ten_thousand, are_roots);
+    usual.kept = 0;
+    return usual;
+  }
+  numeric::moment_law out{0, 1, are_roots};
+  for (const auto& [mean_share, square_share] : at->second) {
+    const numeric::moment_law one = numeric::law_of_moments(mean_share, square_share, are_roots);
+    out.most = std::max(out.most, one.most);
+    out.kept = std::min(out.kept, one.kept);
+  }
+  return out;
+}
+
 double change_of(const state_value& before, const state_value& after) {
   const auto relative = [](double by, double a, double b) {
     const double out = by == 0 ? 0 : by / std::max(std::fabs(a), std::fabs(b));

@@ -4,10 +4,14 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include <potl/numeric/detail/distance.hpp>
+#include <potl/numeric/detail/squares.hpp>
 #include <potl/transcript/state.hpp>
 
 namespace potl::checks {
@@ -45,6 +49,16 @@ numeric::moved movement_of(const state_part& before, const state_part& after);
 void for_each_setting(const transcript::state& from,
                       const std::function<void(const std::string& path,
                                                const transcript::state_value& value)>& visit);
+
+/// `betas` of an optimizer's groups, by the optimizer's path.
+using decays = std::map<std::string, std::vector<std::pair<double, double>>>;
+
+/// What optimizers keep of their averages in a step.
+decays decays_of(const transcript::state& from);
+
+/// What steps can make of the moments at this path, in any group of the optimizer. Without `betas`
+/// the loosest usual ones count.
+numeric::moment_law law_for(const std::string& path, const decays& kept, bool are_roots);
 
 /// How much a setting changed, relative to its size: 0 to 2.
 double change_of(const transcript::state_value& before, const transcript::state_value& after);

@@ -5,6 +5,7 @@
 #include <array>
 #include <cmath>
 #include <cstddef>
+#include <limits>
 
 #include "widen.hpp"
 
@@ -26,37 +27,52 @@ bool any_negative(dtype type, bytes_view values) {
   return false;
 }
 
-// By Cauchy and Schwarz, with averages over one gradient and over 10,000 the root is 100 times
-// smaller; Adam's usual ones allow 7.27 times, and a decaying largest size, Adamax's, 1.01 times.
-constexpr double most_of_squares = 2e4, most_of_roots = 100;
+// Roundings, averages in half precision, and schedules of the shares.
+constexpr double slack = 4;
+// The squares of smaller gradients are rounded to 0.
+constexpr double least = 1e-15;
 
 bool is_outgrown(double mean, double square, double most) {
-  constexpr double least = 1e-15;
   return std::fabs(mean) > least && mean * mean > most * square;
 }
 
 }  // namespace
 
-bool outgrown(dtype type, bytes_view means_before, bytes_view squares_before, bytes_view means,
-              bytes_view squares, bool are_roots) {
+moment_law law_of_moments(double mean_share, double square_share, bool are_roots) {
+  const double b = mean_share, c = square_share;
+  moment_law out{std::numeric_limits<double>::infinity(), 0, are_roots};
+  if (0 <= c && c <= 1) out.kept = are_roots ? c * c : c;
+  if (are_roots && 0 <= b && b < c) out.most = std::pow((1 - b) / (1 - b / c), 2);
+  if (!are_roots && b * b < c && c < 1) {
+    out.most = (1 - b) * (1 - b) / ((1 - c) * (1 - b * b / c));
+  }
+  return out;
+}
+
+bool are_no_steps(dtype type, const moments& before, const moments& now, const moment_law& law,
+                  std::uint64_t steps) {
   constexpr std::size_t at_once = 512;
-  const double most = are_roots ? most_of_roots : most_of_squares;
+  const double most = slack * law.most;
+  const double kept = std::pow(law.kept, static_cast<double>(steps)) / slack;
   const std::size_t size = info(type).size / lanes_of(type);
-  const std::size_t total = means.size() / size;
+  const std::size_t total = now.means.size() / size;
   std::array<std::array<double, at_once>, 4> some{};
   for (std::size_t from = 0; from < total; from += at_once) {
     const std::size_t count = std::min(at_once, total - from);
     std::size_t row = 0;
-    for (const bytes_view one : {means_before, squares_before, means, squares}) {
+    for (const bytes_view one : {before.means, before.squares, now.means, now.squares}) {
       std::array<double, at_once>& to = some[row++];
       if (!one.empty()) widen(type, one.data() + from * size, count, to.data());
     }
-    for (std::size_t i = 0; are_roots && i < count; ++i) {
-      for (const auto k : {std::size_t{1}, std::size_t{3}}) some[k][i] *= some[k][i];
+    auto& [mean_before, square_before, mean, square] = some;
+    for (std::size_t i = 0; law.are_roots && i < count; ++i) {
+      square_before[i] *= square_before[i];
+      square[i] *= square[i];
     }
     for (std::size_t i = 0; i < count; ++i) {
-      const bool before = is_outgrown(some[0][i], some[1][i], most);
-      if (!before && is_outgrown(some[2][i], some[3][i], most)) return true;
+      if (square_before[i] > least * least && square[i] < kept * square_before[i]) return true;
+      if (is_outgrown(mean_before[i], square_before[i], most)) continue;
+      if (is_outgrown(mean[i], square[i], most)) return true;
     }
   }
   return false;

@@ -193,19 +193,22 @@ TEST_CASE("weights that stand still and move in a few places are strange where t
   REQUIRE(moved({100}, 150)[0].where == segment{90, 100});
 }
 
-TEST_CASE("a first moment that outgrows the second is strange where it does, and only there") {
+TEST_CASE("moments that no gradients make are strange where they come, and only there") {
   std::list<std::vector<float>> kept;
   const auto tensor = [&](std::vector<float> values) {
     return state_value{potl_test::tensor_of(kept.emplace_back(std::move(values)))};
   };
-  // Of two elements, the second has no gradient.
-  const auto pushed = [&](float by, float square = 0, const char* second = "exp_avg_sq") {
+  std::vector<state_value> groups;
+  // Of two elements, the second has no gradient. What is false then fades.
+  const auto pushed = [&](float by, float square = 0, const char* second = "exp_avg_sq",
+                          float was = 0) {
     return strange(
         [&](std::uint64_t step) {
-          const float left = step < 100 ? 0 : by / static_cast<float>(step);
-          const auto own = members({{"exp_avg", tensor({static_cast<float>(step), left})},
-                                    {second, tensor({static_cast<float>(step), square})}});
-          const auto all = members({{"state", members({{"0", own}})}});
+          const auto count = static_cast<float>(step);
+          const bool early = step < 100;
+          const auto own = members({{"exp_avg", tensor({count, early ? 0 : by / count})},
+                                    {second, tensor({count, early ? was : square})}});
+          const auto all = members({{"state", members({{"0", own}})}, {"param_groups", {groups}}});
           return members({{"optimizers", {state_list{all}}}});
         },
         true);
@@ -215,8 +218,29 @@ TEST_CASE("a first moment that outgrows the second is strange where it does, and
   REQUIRE(found[0].where == segment{90, 100});
   REQUIRE(found[0].tensor == "optimizers/0/state/0/exp_avg");
   REQUIRE(found[0].ratio == 1);
-  REQUIRE(pushed(1e-4F, 1e-12F).empty());  // as gradients may make it
+  REQUIRE(pushed(1e-4F, 1e-15F).empty());  // as gradients may make it
   REQUIRE(pushed(1e-14F).empty());         // their squares are rounded to 0
   REQUIRE(pushed(1e-4F, 1e-8F, "exp_inf").at(0).where == segment{90, 100});
   REQUIRE(pushed(1e-4F, 1e-6F, "exp_inf").empty());
+  REQUIRE(pushed(0, 0, "exp_avg_sq", 1).empty());
+
+  // With the job's betas: the mean is at most 7.27 times the root.
+  const auto group = [](double mean_share, double square_share) {
+    return members({{"betas", {state_tuple{{{mean_share}, {square_share}}}}}});
+  };
+  groups = {group(0.9, 0.999)};
+  const float square = 1e-12F / (4 * 53);
+  REQUIRE(pushed(1e-4F, 0.99F * square).at(0).where == segment{90, 100});
+  REQUIRE(pushed(1e-4F, 1.01F * square).empty());
+  // Ten steps leave 0.99 of a square, and of sizes.
+  REQUIRE(pushed(0, 0.24F, "exp_avg_sq", 1).at(0).where == segment{90, 100});
+  REQUIRE(pushed(0, 0.26F, "exp_avg_sq", 1).empty());
+  REQUIRE(pushed(0, 0.48F, "exp_inf", 1).at(0).where == segment{90, 100});
+  REQUIRE(pushed(0, 0.51F, "exp_inf", 1).empty());
+  // The group that allows more counts.
+  groups.push_back(group(0.5, 0.9));
+  REQUIRE(pushed(0, 0.24F, "exp_avg_sq", 1).empty());
+  REQUIRE(pushed(1e-4F, 0.99F * square).at(0).where == segment{90, 100});
+  groups.push_back(group(0.9, 0.5));  // nothing bounds its mean
+  REQUIRE(pushed(1e-4F, 0.99F * square).empty());
 }

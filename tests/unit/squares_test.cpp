@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <potl/numeric/detail/squares.hpp>
@@ -39,4 +40,46 @@ TEST_CASE("a running variance is one of squares unless it extrapolates or begins
     CHECK_FALSE(numeric::averages_squares(momentum, dtype::f32, bytes_of(fine)));
   }
   CHECK_FALSE(numeric::averages_squares(0.1, dtype::f32, bytes_of(wrong)));
+}
+
+TEST_CASE("moments that steps made are never too large, nor shrink too far") {
+  const auto law = numeric::law_of_moments(0.9, 0.999, false);
+  CHECK(std::sqrt(law.most) == Approx(7.27).epsilon(1e-3));
+  CHECK(law.kept == 0.999);
+  CHECK(numeric::law_of_moments(0.9, 0.999, true).most == Approx(1.0182).epsilon(1e-4));
+  // Gradients that come as close to the bound as any, then none.
+  std::vector<float> mean(600), square(600), mean_before, square_before;
+  constexpr int steps = 5;
+  for (int step = 0; step < 400; ++step) {
+    if (step % steps == 0) mean_before = mean, square_before = square;
+    for (std::size_t i = 0; i < mean.size(); ++i) {
+      const double scale = std::pow(10.0, static_cast<double>(i % 30) - 12);
+      const double gradient = step < 200 ? scale * std::pow(0.999 / 0.9, step - 200) : 0;
+      mean[i] = static_cast<float>(0.9 * mean[i] + 0.1 * gradient);
+      square[i] = static_cast<float>(0.999 * square[i] + 0.001 * gradient * gradient);
+    }
+    if (step % steps != steps - 1) continue;
+    CHECK_FALSE(numeric::are_no_steps(dtype::f32, {bytes_of(mean_before), bytes_of(square_before)},
+                                      {bytes_of(mean), bytes_of(square)}, law, steps));
+  }
+  // The last of more than one block of them.
+  const auto forged = [&](float by, float shrunk, std::uint64_t in_steps = 5) {
+    auto means = mean, squares = square;
+    squares[599] = shrunk * square_before[599];
+    means[599] = by * std::sqrt(squares[599]);
+    return numeric::are_no_steps(dtype::f32, {bytes_of(mean_before), bytes_of(square_before)},
+                                 {bytes_of(means), bytes_of(squares)}, law, in_steps);
+  };
+  CHECK(forged(-15, 1));
+  CHECK_FALSE(forged(-14, 1));
+  CHECK(forged(0, 0.24f));
+  CHECK_FALSE(forged(0, 0.24f, 100));
+}
+
+TEST_CASE("shares that bound nothing forbid nothing") {
+  for (const auto& [means, squares] : {std::pair{0.99, 0.9}, {0.9, 1.0}, {0.9, std::nan("")}}) {
+    CHECK(std::isinf(numeric::law_of_moments(means, squares, false).most));
+  }
+  CHECK(numeric::law_of_moments(0.9, std::nan(""), false).kept == 0);
+  CHECK(numeric::law_of_moments(0.9, 2, false).kept == 0);
 }

@@ -112,15 +112,17 @@ def rate_of_nothing(scene: Scene) -> Forgery:
     task="adam",
 )
 def carried_moment(scene: Scene) -> Forgery:
-    """Once gives the weights behind a pixel that is always 0 a first moment, far within reach: true
-    steps divide it by nothing, and carry these weights any distance.
+    """Once gives the weights behind a pixel that is always 0 a first moment, far within reach, and
+    next to no second one, by which true steps divide it: they carry these weights any distance.
     """
     there, _ = stops(scene)
 
     def push(session: Session, step: int) -> None:
         if step == there:
             weights = session.task.model.get_parameter(_BELOW)
-            session.task.optimizers[0].state[weights]["exp_avg"][:, 0] = -1e-6
+            moments = session.task.optimizers[0].state[weights]
+            moments["exp_avg"][:, 0] = -1e-4
+            moments["exp_avg_sq"][:, 0] = 1e-12  # what averages over 10,000 gradients might be
 
     return _undrawn(scene, scene.forged("A2-carried", rewrite=push))
 

@@ -42,8 +42,8 @@ struct movements {
     std::vector<double> went{};  ///< and of those that are none any more
     /// Settings that changed, and how much.
     std::vector<std::pair<std::size_t, double>> turned = {};
-    /// First moments, by their numbers, that outgrew the second ones.
-    std::vector<std::size_t> outgrown = {};
+    /// First moments, by their numbers, that no steps made beside the second ones.
+    std::vector<std::size_t> unmade = {};
   };
   std::vector<tensor> tensors;
   std::vector<std::string> settings;  ///< paths of what steers steps and moves with none of them
@@ -95,8 +95,9 @@ screening screen(const run_view& run, const movements& moved, usual_of whose);
 /// changes of that setting which are half as large, or larger. 0: none did. What a job with agreed
 /// rates says of them is the schema's, apart from objects of the user's own. A tensor that
 /// at least half of the stretches behind the first one leave alone is such a setting, and each of
-/// its movements is as large as any. So is a first moment that outgrows the second one, which no
-/// gradients make it do: the next step divides by the second.
+/// its movements is as large as any. So are moments of Adam or Adamax that no gradients make, by
+/// the first state's `betas`: a first one that is too large beside the second one, by which the
+/// next step divides it, or a second one that shrank too far.
 std::vector<screened> screen_settings(const run_view& run, const movements& moved);
 
 /// Whether this stretch is looked at: anything but a ratio within `reach`.

@@ -6,6 +6,7 @@
 // Cost: one pass over the values.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 
 #include <potl/core/digest.hpp>
@@ -17,12 +18,28 @@ namespace potl::numeric {
 /// zero. Null where none is.
 const char* why_no_squares(dtype type, bytes_view values);
 
-/// Whether an element of `means`, of gradients, is so large beside the same of `squares`, the means
-/// of their squares, that no gradients made it so, and was not before. Empty views stand for zeros.
-/// Precondition: all others have one size. Where squares of gradients that are next to nothing are
-/// rounded to 0, nothing is too large. `are_roots`: `squares` holds the sizes of gradients instead.
-bool outgrown(dtype type, bytes_view means_before, bytes_view squares_before, bytes_view means,
-              bytes_view squares, bool are_roots = false);
+/// Averages of gradients and of their squares, as Adam keeps them. Empty views stand for zeros.
+struct moments {
+  bytes_view means, squares;
+};
+
+/// What steps can make of moments.
+struct moment_law {
+  double most = 0;         ///< of a mean's square beside the square
+  double kept = 0;         ///< least share of a square that one step leaves
+  bool are_roots = false;  ///< `squares` holds sizes of gradients, as Adamax does
+};
+
+/// The law of averages that keep `mean_share` and `square_share` in a step, by Cauchy and Schwarz.
+/// What they do not bound, or shares that are no numbers, forbids nothing.
+moment_law law_of_moments(double mean_share, double square_share, bool are_roots);
+
+/// Whether no gradients led from one to the other in `steps` steps: an element's mean is too large
+/// beside its square, and was not before, or its square shrank further than steps let it. Not where
+/// squares of gradients are next to nothing, and rounded to 0.
+/// Precondition: views that are not empty have one size.
+bool are_no_steps(dtype type, const moments& before, const moments& now, const moment_law& law,
+                  std::uint64_t steps);
 
 /// Whether a running variance stays a mean of squares: with this momentum (none: all numbers count
 /// alike) it cannot come below zero, and none of its first values is there.
