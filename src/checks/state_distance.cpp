@@ -59,6 +59,11 @@ bool may_round(const state_value& root, std::string_view path) {
   return true;
 }
 
+// What the client's code keeps as it likes: lists of samples that were hard, the best step so far.
+bool is_free_form(std::string_view path) {
+  return begins(path, "state/") || begins(path, "model/extra/") || begins(path, "ema/extra/");
+}
+
 struct tensor_sums {
   std::string path;
   norms of;
@@ -76,6 +81,7 @@ struct group_sums {
 
 constexpr std::string_view where_infinite = " where it is infinite";
 constexpr std::string_view how_many = " (how many)";
+constexpr std::string_view its_form = " (its length, type or text)";
 
 // Without a gradient every machine computes the same of an element, apart from the last bit of one
 // in a million where a multiplication and an addition are fused: the root of that share, or so.
@@ -128,6 +134,14 @@ class walker {
     // A difference above the groups belongs to all of them.
     if (path.empty() || path == "model") {
       for (group_sums& one : groups) one.structure_equal = false;
+    } else if (is_free_form(path)) {
+      // Such a form follows outputs, as what is no float does, and accuses nobody. Never noise:
+      // what another form holds is not compared.
+      norms of;
+      of.l1 = of.l2 = of.linf = of.excess_l2 = 1;
+      of.rounding_only = false;
+      groups[group_of(path)].tensors.push_back(
+          {path + std::string(its_form), of, 1, false, false, true});
     } else {
       groups[group_of(path)].structure_equal = false;
     }

@@ -320,6 +320,22 @@ TEST_CASE("codes pass within what repeats show of how many and of how far, up to
   }
 }
 
+TEST_CASE("a form that follows outputs neither accuses nor passes, whatever repeats show") {
+  scene one;
+  tensor_distance form;
+  form.path = "state/own/kept (its length, type or text)";
+  form.count = form.l2 = form.excess = 1;
+  form.scalar = form.whole = true;
+  one.differs(3, {});
+  one.noise(3, {});
+  one.measured[3].distances[3].tensors = {form};
+  CHECK(one.verdict() == "inconclusive");
+  for (auto& repeat : one.measured[3].noise) repeat[3].tensors = {form};
+  CHECK(one.verdict() == "inconclusive");
+  one.options.tolerance = "exact";
+  CHECK(one.verdict() == "rejected");
+}
+
 TEST_CASE("floats beside the weights may follow from what turned in their object") {
   const auto verdict = [](std::size_t group, const std::string& copy, std::string turned) {
     scene one;

@@ -4,7 +4,9 @@
 
 #include <cmath>
 #include <limits>
+#include <string>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include <potl/checks/detail/state_distance.hpp>
@@ -70,6 +72,37 @@ TEST_CASE("a flag that turns is compared like an integer") {
   REQUIRE((d.structure_equal && d.tensors.size() == 2 && d.tensors[0].whole));
   REQUIRE((d.tensors[1].l2 == 1 && d.tensors[1].replayed_update_l2 == 0));
   REQUIRE(compare_states(of(false), of(true), of(true))[3].tensors.empty());
+}
+
+TEST_CASE("the form of what client code keeps as it likes is judged like what is no float") {
+  const auto one = tree::value{1.0}, none = tree::value{};
+  const auto list = [](std::size_t size) {
+    return tree::value{transcript::state_list(size, tree::value{1.0})};
+  };
+  const auto text = [](const char* content) { return tree::value{std::string(content)}; };
+  const auto compared = [](const std::vector<std::string>& at, const tree::value& recorded,
+                           const tree::value& replayed) {
+    const auto of = [&](tree::value inner) {
+      for (std::size_t i = at.size(); i-- > 0;) inner = tree::dict({{at[i], inner}});
+      return inner;
+    };
+    return compare_states(of(replayed), of(recorded), of(replayed)).at(at[0] == "ema" ? 2 : 3);
+  };
+  for (const auto& [a, b] : {std::pair{list(2), list(3)}, {none, one}, {text("a"), text("b")}}) {
+    for (const auto& at : {std::vector<std::string>{"state", "own", "kept"},
+                           {"model", "extra", "own", "kept"},
+                           {"ema", "extra", "kept"}}) {
+      CAPTURE(at);
+      const auto d = compared(at, a, b);
+      REQUIRE((d.structure_equal && d.tensors.size() == 1 && d.l2 == 0));
+      const tensor_distance& form = d.tensors[0];
+      REQUIRE((form.whole && form.l2 == 1 && form.excess == 1 && form.update_l2 == 0));
+      REQUIRE_FALSE((form.places || form.rounding_only));
+      REQUIRE(form.path.find("kept (its length, type or text)") != std::string::npos);
+      REQUIRE(compared(at, a, a).tensors.empty());
+    }
+    REQUIRE_FALSE(compared({"model", "training", "own"}, a, b).structure_equal);
+  }
 }
 
 TEST_CASE("the largest number of all stands for infinity, as where no best value is known") {
