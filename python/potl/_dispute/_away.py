@@ -77,6 +77,8 @@ def dispute_at(
         ... )
 
     Raises:
+        JobMismatch: The party's task is not that of the job.
+        UnsupportedError: It is on a device on which a step has other operators.
         UsageError: The referee holds disputes between others, or under another key.
         MismatchError, MalformedError, LimitError: What the referee says is not a dispute of this
             party, or not what it said before.
@@ -90,6 +92,9 @@ def dispute_at(
         http.require_job(party.job.id.hex())
         hall = _Hall.of(http, remote.url)
         hall.require(party, own, known)
+        # Found out in the middle of a dispute, it would be silence.
+        with party.open():
+            pass
         calling = _Calling(http, remote, patience=hall.patience if patience is None else patience)
         text = _Play(Seat(party, own), hall, calling, store, commitment).to_the_end()
     pem = {str(name): key.to_pem() for name, key in hall.keys.items()}

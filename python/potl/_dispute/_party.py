@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
+import torch
+
 from .. import _core
 from .._arithmetic import _rounded_steps
 from .._base import _executors
@@ -97,7 +99,8 @@ class Party:
 
     Raises:
         UsageError: The run has no commitment.
-        UnsupportedError: The job's arithmetic is one in which no dispute can be decided.
+        UnsupportedError: The job's arithmetic is one in which no dispute can be decided, or this
+            torch is of another version than the one that made the job.
     """
 
     def __init__(
@@ -111,6 +114,7 @@ class Party:
         self.directory = run_directory(run)
         self.job = as_job(job)
         require_exact(self.job)
+        require_torch_of(self.job)
         self.build = _executors.load_task(task) if isinstance(task, str) else task
         self.key = _keys.of_recorded(key, self.directory)
         note = self.directory / "commitment"
@@ -282,8 +286,21 @@ class Party:
         return Story(outline, leaves, trace.operators, content)
 
     def open(self) -> Session:
-        """A session of the party's own task."""
-        return open_checked(self.build, job_of(self.job.core, self._evidence))
+        """A session of the party's own task.
+
+        Raises:
+            JobMismatch: It is not that of the job.
+            UnsupportedError: It is on a device on which a step has other operators.
+        """
+        session = open_checked(self.build, job_of(self.job.core, self._evidence))
+        device = session.task.device
+        if device.type != "cpu":
+            session.close()
+            raise UnsupportedError(
+                f"the task is on {device}, and a referee derives what runs on a CPU",
+                "let build() leave the model on the CPU: the states are the same",
+            )
+        return session
 
     def _state_before(self, step: int) -> _core.State:
         stored = [row["step"] for row in self._evidence.checkpoints() if row["step"] < step]
@@ -338,6 +355,19 @@ def require_exact(job: Job) -> None:
         raise UnsupportedError(
             "in stock arithmetic two honest parties differ, so that no dispute can be decided",
             'agree on a job with arithmetic="ord32"',
+        )
+
+
+def require_torch_of(job: Job) -> None:
+    """Raises UnsupportedError where a step may have other operators than for the others: versions
+    of torch make the same bits with other ones, and whoever has other ones is taken for a cheat.
+    """
+    made = job.core.fields()["environment"].get("torch")
+    if str(made).split(".")[:2] != torch.__version__.split(".")[:2]:
+        raise UnsupportedError(
+            f"the job was made with torch {made}, and this is torch {torch.__version__}, in which "
+            "a step may have other operators",
+            "install the minor version of torch that made the job, and call again",
         )
 
 

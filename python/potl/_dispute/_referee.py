@@ -37,7 +37,7 @@ from ._parts import (
     size_of,
     sum_to_open,
 )
-from ._party import CHUNK, require_exact
+from ._party import CHUNK, require_exact, require_torch_of
 from ._questions import (
     bytes_of_chunks,
     bytes_of_leaves,
@@ -98,7 +98,8 @@ class Referee:
             of parties answer only a referee whose public key they were given.
 
     Raises:
-        UnsupportedError: The job's arithmetic is one in which no dispute can be decided.
+        UnsupportedError: The job's arithmetic is one in which no dispute can be decided, or this
+            torch is of another version than the one that made the job.
     """
 
     def __init__(
@@ -110,6 +111,7 @@ class Referee:
     ) -> None:
         self.job = as_job(job)
         require_exact(self.job)
+        require_torch_of(self.job)
         self._build = _executors.load_task(task) if isinstance(task, str) else task
         self._key = key
         self._steps: dict[tuple[int, bytes], Step] = {}

@@ -141,6 +141,24 @@ def test_a_party_that_is_killed_before_each_message_says_the_same(
         assert kept.read_text() == found.evidence.transcript
 
 
+def test_a_party_whose_task_is_another_does_not_begin(
+    case: Case, hosted: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would be silent as soon as it has to show what its steps computed."""
+
+    def other() -> potl.Task:
+        task = case.build()
+        task.batch_size = 16
+        return task
+
+    party = potl.Party(
+        case.folder / "audit", job=case.job, task=other, key=case.folder / "auditor.pem"
+    )
+    monkeypatch.setattr(_away._Play, "_join", lambda self: pytest.fail("it begins"))
+    with pytest.raises(potl.JobMismatch):
+        auditors(case, hosted.url, party=party)
+
+
 def test_who_does_not_come_back_loses_by_silence(case: Case) -> None:
     with serving(case, "referee", turn_seconds=6.0) as (referee,):
         with playing(case, "trainer", referee.url) as trainers:
