@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from typing import Any
 
 import pytest
@@ -27,6 +28,35 @@ def state_of(**changed: Any) -> dict[str, Any]:
 
 def test_the_state_itself_is_read() -> None:
     assert _answers.state_from_json(state_of(), STATE.digest()) == STATE
+
+
+@pytest.mark.parametrize("value", [0.5, -0.0, math.inf, math.nan, -math.nan, 0.1, 2**-1074])
+def test_a_float_of_a_state_is_read_with_all_its_bits(value: float) -> None:
+    """0/0 has its sign bit set on x86."""
+    state = StateOutline({"a": value})
+    document = _answers.from_json(_answers.to_json(_answers.state_to_json(state)))
+    assert _answers.state_from_json(document, state.digest()).digest() == state.digest()
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        [["n", {"int": "7"}], ["x", {"float": ".8"}]],
+        [["n", {"int": "7"}], ["x", {"float": "0x1p-1"}]],
+        [["n", {"int": " 7"}], ["x", {"float": "0x1.0000000000000p-1"}]],
+        [["n", {"int": "7"}], ["x", True], ["x", {"float": "0x1.0000000000000p-1"}]],
+    ],
+    ids=repr,
+)
+def test_a_state_has_one_form(other: list[Any]) -> None:
+    """A shorter one would fit where an honest one finds no room, and convict who is honest."""
+    state = StateOutline({"n": 7, "x": 0.5})
+    own: Any = _answers.state_to_json(state)
+    assert _answers.state_from_json(own, state.digest()) == state
+    own["state"]["map"].reverse()  # no shorter
+    assert _answers.state_from_json(own, state.digest()) == state
+    with pytest.raises(potl.MalformedError, match="form"):
+        _answers.state_from_json({"state": {"map": other}}, state.digest())
 
 
 def test_no_part_of_a_state_is_hidden_in_a_content_root() -> None:
