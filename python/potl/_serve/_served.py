@@ -268,8 +268,30 @@ class ServedRun:
     def _scanned(self) -> Iterator[Records]:
         """The records with those that were appended meanwhile, for one caller at a time."""
         with self._lock:
+            self._follow()
             self._records.scan()
             yield self._records
+
+    def _follow(self) -> None:
+        """Reads the log that is there now: who copies a run again, or begins it anew, puts another
+        file in its place. By the old one, states of the new one would not be the run's.
+        """
+        now = self.open(_source.LOG)
+        if os.path.samestat(os.fstat(now.descriptor), os.fstat(self._log.descriptor)):
+            now.close()
+            return
+        try:
+            job = _core.Evidence.open(str(self._directory), job=None, commitment=None).job
+            if job.id.hex() != self.job:
+                raise StorageError(
+                    f"{self._directory} holds a run of another job than when it was first served",
+                    "end potl serve, and start it again",
+                )
+        except BaseException:
+            now.close()
+            raise
+        self._log.close()
+        self._log, self._records = now, Records(now.descriptor)
 
     def _size_of(self, name: str) -> int | None:
         try:

@@ -240,6 +240,33 @@ def test_the_log_may_grow_and_lose_its_end(tmp_path: Path) -> None:
         served.close()
 
 
+def test_a_log_that_takes_the_place_of_the_first_one_is_served(tmp_path: Path) -> None:
+    """Or its states were said to be missing, which a verifier holds against the trainer."""
+    key, run = helpers.key(), tmp_path / "run"
+    recorder = _core.Recorder.create(str(run), JOB, key, software="example")
+    recorder.append_initial(helpers.state_at(0))
+    helpers.append_steps(recorder, JOB, 1, 2)
+    recorder.abandon()
+    served = ServedRun(run)
+    try:
+        assert get(served, "/v1/checkpoints/4/0").status_code == 404
+        helpers.record_run(tmp_path / "anew", JOB)
+        shutil.copytree(tmp_path / "anew" / "checkpoints", run / "checkpoints", dirs_exist_ok=True)
+        (tmp_path / "anew" / "transcript.log").replace(run / "transcript.log")
+        assert get(served, "/v1/checkpoints/4/0").status_code == 200
+        other = _core.Job.parse(helpers.job_text(seed=8))
+        helpers.record_run(tmp_path / "other", other)
+        for name in ("job.json", "transcript.log"):
+            (tmp_path / "other" / name).replace(run / name)
+        for path in ("/v1/run", "/v1/checkpoints/4/0"):
+            assert get(served, path).status_code == 500
+        (run / "transcript.log").unlink()
+        for path in ("/v1/run", "/v1/log", "/v1/checkpoints/4/0"):
+            assert get(served, path).status_code == 404
+    finally:
+        served.close()
+
+
 @pytest.mark.parametrize(
     "name", ["checkpoints/step-2.safetensors", "checkpoints", "transcript.log", "job.json"]
 )
