@@ -15,6 +15,7 @@ from ._serve import AnyRun, CacheBytes, OpenWith, TlsCa, TokenFile, run_of
 from ._task import load
 
 if TYPE_CHECKING:
+    from .._base._errors import PotlError
     from .._verify._monitor import Look
 
 
@@ -68,6 +69,7 @@ def _monitor(
     trainer's commitment afterwards. With --json the lines go to standard error, and the report of
     the last look is printed in the end.
     """
+    from .._base._errors import PotlError
     from .._report._page import require_page, write_page
     from .._report._report import render_html, render_terminal
     from .._verify._monitor import monitor
@@ -79,7 +81,10 @@ def _monitor(
     def tell(look: Look) -> None:
         teller.tell(look)
         if html is not None and look.report is not None:
-            write_page(html, render_html(look.report.document))
+            try:
+                write_page(html, render_html(look.report.document))
+            except PotlError as error:  # a full disk here ends no watch, and takes no verdict away
+                teller.tell_of(error)
 
     place = run_of(run, token_file, tls_ca, cache_bytes, open_with)
     report = monitor(
@@ -114,6 +119,10 @@ class _Teller:
         if look.waits_for and look.waits_for != self._waits_for:
             self._print(f"waiting: {look.waits_for}")
         self._waits_for = look.waits_for
+
+    def tell_of(self, error: PotlError) -> None:
+        """Says why there is no page of a look."""
+        self._print(f"no page of this look: {error}")
 
     @staticmethod
     def _print(line: str) -> None:

@@ -91,6 +91,24 @@ def test_a_false_run_ends_with_1(story: Path, tmp_path: Path) -> None:
     assert "\u2717 Rejected" in done.out
 
 
+def test_a_page_that_cannot_be_written_takes_no_verdict_away(
+    story: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    growing = Growing(story / "run", tmp_path / "run")
+    (tmp_path / "job.json").write_bytes((story / "job.json").read_bytes())
+    growing.show(None)
+    (tmp_path / "run/checkpoints/step-8.safetensors").unlink()
+
+    def full(path: str, data: bytes) -> None:
+        raise potl.StorageError(f"cannot write {path}: No space left on device", "")
+
+    monkeypatch.setattr(potl._report._page._core, "write_file", full)
+    done = command(tmp_path, MONITOR + " --html page.html")
+    assert done.code == 1, done.err
+    assert "no page of this look: cannot write page.html: No space left" in done.out
+    assert "\u2717 Rejected" in done.out
+
+
 def test_a_run_that_does_not_come_in_time_is_an_error(story: Path) -> None:
     done = command(story, MONITOR.replace("run", "later", 1) + " --timeout 0")
     assert done.code == 3
