@@ -75,6 +75,11 @@ def stored() -> Iterator[None]:
             "check who may read and write there, and the free space; TMPDIR names another folder "
             "for temporary files",
         ) from error
+    except UnicodeEncodeError as error:
+        raise StorageError(
+            f"this locale cannot write the name {error.object!a}",
+            "set a UTF-8 locale: LC_ALL=C.UTF-8",
+        ) from error
 
 
 @contextlib.contextmanager

@@ -484,6 +484,21 @@ def test_a_full_disk_is_named_and_nothing_is_left(there: Path, key: Path, small:
     refused(small, there, key, potl.StorageError, "No space left")
 
 
+def test_a_locale_that_lacks_a_letter_is_named_with_a_remedy(there: Path, key: Path) -> None:
+    path = sealed(there.parent / "x", stream({**JOB, "data/zahlen\u00e4.npz": b"x"}))
+    order = there / "order"
+    code = f"import potl; potl.unseal({str(path)!r}, {str(order)!r}, key={str(key)!r})"
+    ascii_only = {"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"}
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, **ascii_only},
+        capture_output=True,
+        check=False,
+    )
+    assert b"potl._core.StorageError: this locale cannot write" in done.stderr
+    assert b"LC_ALL=C.UTF-8" in done.stderr and not [*there.iterdir()]
+
+
 def test_a_program_that_is_stopped_leaves_nothing(
     there: Path, key: Path, small: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
