@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 
 JOB, INITIAL = "job.json", "job.initial.safetensors"
 MAX_LIST = 16 << 20
-# Python prefers what lies in the one to the source beside it, which a reader looks at; git runs
-# what the other names, and a shell that shows the branch calls git. A folder with a file HEAD may
-# be for git what .git is.
-ACTING = frozenset({"__pycache__", ".git"})
+# Python prefers what lies in the one to the source beside it, which a reader looks at; git and
+# Mercurial run what the others name, and a shell that shows the branch calls them. A folder with a
+# file HEAD may be for git what .git is.
+ACTING = frozenset({"__pycache__", ".git", ".hg"})
 ANOTHER = "ask the client to seal the job again"
 
 _FEWER = "pack many small files into few large ones, and let the task read those"
@@ -194,7 +194,7 @@ def _require_readable(name: str, parts: Sequence[str], names: Collection[str]) -
         )
     if folded.endswith(_FOUND_THERE) or any(one.casefold() in ACTING for one in parts):
         raise UsageError(
-            f'"{name}" is not packed: Python, git or potl would act on it where it lies',
+            f'"{name}" is not packed: Python, git, hg or potl would act on it where it lies',
             "leave it out, or rename it if the task reads it",
         )
     hidden = name.removesuffix(_INNER) + ".py"

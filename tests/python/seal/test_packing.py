@@ -19,7 +19,14 @@ def own(tmp_path: Path) -> Path:
     (tmp_path / "beside").mkdir()
     (tmp_path / "beside/secret").touch()
     folder = tmp_path.resolve() / "own"
-    for name in ("data/a", "data/b/c", "data/__pycache__/a.pyc", "data/.git/config", "config.yaml"):
+    for name in (
+        "data/a",
+        "data/b/c",
+        "data/__pycache__/a.pyc",
+        "data/.git/config",
+        "data/.hg/hgrc",
+        "config.yaml",
+    ):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).touch()
     return folder

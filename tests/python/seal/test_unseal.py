@@ -165,6 +165,8 @@ def test_contents_are_a_digest_of_everything(tmp_path: Path, there: Path, key: P
         "__pycache__/a.pyc",
         "a/__PyCache__/a.pyc",
         ".git/config",
+        ".hg/hgrc",
+        "data/.HG/hgrc",
         "a/.GIT",
         "HEAD",
         "trainer.cpython-311-x86_64-linux-gnu.so",
