@@ -3,11 +3,13 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from .._base._printable import printable
 from ._files import signing_key
 from ._referee import result_of
 from ._result import Result, command
@@ -16,6 +18,7 @@ from ._task import load
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from .._dispute._evidence import Verdict
     from .._dispute._party import Party
     from .._remote._remote import Remote
     from .._task._task import Task
@@ -137,9 +140,11 @@ def _dispute(
     """
     from .._dispute._away import dispute_at
     from .._dispute._dispute import dispute
+    from .._dispute._evidence import DisputeEvidence
     from .._dispute._party import Party
     from .._dispute._referee import Referee
 
+    DisputeEvidence.require_place(evidence)
     if referee is not None:
         if run is None or referee_key is None or (trainer, auditor) != (None, None):
             raise typer.BadParameter(
@@ -162,8 +167,7 @@ def _dispute(
             transcript=transcript,
             patience=patience,
         )
-        verdict.evidence.write(evidence)
-        return result_of(verdict)
+        return _kept(verdict, evidence)
     if trainer is None or auditor is None:
         raise typer.BadParameter("name --trainer and --auditor, or --referee and --run")
     if (run, key, token_file, patience) != (None, None, None, None):
@@ -188,7 +192,18 @@ def _dispute(
         turn_seconds=3600.0 if turn_seconds is None else turn_seconds,
         transcript=transcript,
     )
-    verdict.evidence.write(evidence)
+    return _kept(verdict, evidence)
+
+
+def _kept(verdict: Verdict, evidence: Path) -> Result:
+    """Writes the evidence. Who waited for the verdict reads it also where there is no room."""
+    from .._base._errors import PotlError
+
+    try:
+        verdict.evidence.write(evidence)
+    except PotlError:
+        print(*map(printable, verdict.lines()), sep="\n", file=sys.stderr)
+        raise
     return result_of(verdict)
 
 

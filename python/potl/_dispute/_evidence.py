@@ -11,10 +11,11 @@ import json
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from .. import _core
-from .._base._errors import MalformedError, MismatchError, UsageError
+from .._base._errors import MalformedError, MismatchError, PotlError, UsageError
 from .._base._public_key import public_key
 from .._record._inputs import as_job
 from ._seat import notes_in, require_held
@@ -44,6 +45,26 @@ class DisputeEvidence:
     def write(self, path: str | os.PathLike[str]) -> None:
         """Writes it as canonical JSON (RFC 8785)."""
         _core.write_file(os.fspath(path), self._canonical())
+
+    @classmethod
+    def require_place(cls, path: str | os.PathLike[str]) -> None:
+        """Refuses a file that `write` would fail at after a long dispute, or that would be lost.
+
+        Raises:
+            UsageError: There is no folder for it, or something else has its name.
+        """
+        place = Path(path)
+        folder = place.absolute().parent
+        if not folder.is_dir():
+            raise UsageError(f"there is no folder {folder}", "make it, or name another one")
+        if not os.path.lexists(place):
+            return
+        try:
+            cls.read(place)
+        except (PotlError, OSError) as error:
+            raise UsageError(
+                f"{place} exists and is no evidence of a dispute", "name another file"
+            ) from error
 
     def _canonical(self) -> bytes:
         document = {

@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The file of a dispute takes the place of no other, and a full disk takes no verdict away."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+import potl
+from potl import _core
+from potl._cli import _cli, _dispute
+from potl._dispute._evidence import DisputeEvidence
+
+pytest.importorskip("torch", reason="disputes need torch")
+
+
+@pytest.fixture
+def evidence() -> DisputeEvidence:
+    keys = {
+        name: _core.SigningKey.generate().public_key.to_pem()
+        for name in ("trainer", "auditor", "referee")
+    }
+    return DisputeEvidence(bytes(32), keys, "a line\n")
+
+
+def test_where_evidence_finds_no_place_is_known_before_the_dispute(
+    evidence: DisputeEvidence, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Hours later it would have been lost, or have taken the place of the client's own job."""
+    job = tmp_path / "job.json"
+    job.write_text("agreed")
+    words = ["dispute", "--trainer", "none", "--auditor", "none", "--task", "none:none"]
+    for place, why in {
+        "missing/evidence.json": "no folder",
+        "job.json": "no evidence of a dispute",
+        ".": "no evidence of a dispute",
+    }.items():
+        given = [*words, "--job", str(job), "--evidence", str(tmp_path / place)]
+        assert _cli.run(given) == 2
+        assert why in capsys.readouterr().err
+    assert job.read_text() == "agreed"
+    DisputeEvidence.require_place(tmp_path / "evidence.json")
+    evidence.write(tmp_path / "evidence.json")
+    DisputeEvidence.require_place(tmp_path / "evidence.json")  # of the dispute that goes on
+
+
+def test_a_verdict_is_read_where_its_evidence_finds_no_room(
+    evidence: DisputeEvidence,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def full(path: str, data: bytes) -> None:
+        raise potl.StorageError(f"cannot write {path}: No space left on device", "")
+
+    monkeypatch.setattr(_core, "write_file", full)
+    verdict: Any = SimpleNamespace(evidence=evidence, lines=lambda: ["the auditor is right"])
+    with pytest.raises(potl.StorageError):
+        _dispute._kept(verdict, tmp_path / "evidence.json")
+    assert "the auditor is right" in capsys.readouterr().err
