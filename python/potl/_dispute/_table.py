@@ -13,7 +13,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from .. import _core
-from .._base._errors import LimitError, MissingError, PotlError, StorageError, UsageError
+from .._base._errors import (
+    LimitError,
+    MalformedError,
+    MissingError,
+    PotlError,
+    StorageError,
+    UsageError,
+)
 from ._answers import to_json
 from ._referee import Referee
 from ._seat import Name, require_about
@@ -22,6 +29,8 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 MOST_STORED = 256 << 20
+# Of each line, and so of a transcript: in canonical JSON this is the first member.
+_BEGINNING = b'{"at":'
 
 
 class Clock(Protocol):
@@ -201,7 +210,12 @@ def require_turn(seconds: float) -> None:
 
 
 class Store:
-    """A file of lines, for one process at a time. What a crash left of a last line is cut off."""
+    """A file of lines, for one process at a time. What a crash left of a last line is cut off.
+
+    Raises:
+        MalformedError: It holds something else, of which nothing is cut off.
+        UsageError, LimitError, StorageError: Another process has it, or it cannot be used.
+    """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self._path = os.fspath(path)
@@ -220,6 +234,11 @@ class Store:
             if os.fstat(self._file).st_size > MOST_STORED:
                 raise LimitError(f"{self._path} is too large for a transcript", "")
             raw = _core.read_file(self._path, max_bytes=MOST_STORED)
+            # After a power cut a file may have its new size, and not what was written.
+            if not _BEGINNING.startswith(raw[: len(_BEGINNING)].rstrip(b"\0")):
+                raise MalformedError(
+                    f"{self._path} is no transcript of a dispute", "name another file"
+                )
             whole = raw[: raw.rfind(b"\n") + 1]
             os.ftruncate(self._file, len(whole))
             os.lseek(self._file, 0, os.SEEK_END)

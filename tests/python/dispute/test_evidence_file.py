@@ -13,6 +13,7 @@ import potl
 from potl import _core
 from potl._cli import _cli, _dispute
 from potl._dispute._evidence import DisputeEvidence
+from potl._dispute._table import Store
 
 pytest.importorskip("torch", reason="disputes need torch")
 
@@ -45,6 +46,26 @@ def test_where_evidence_finds_no_place_is_known_before_the_dispute(
     DisputeEvidence.require_place(tmp_path / "evidence.json")
     evidence.write(tmp_path / "evidence.json")
     DisputeEvidence.require_place(tmp_path / "evidence.json")  # of the dispute that goes on
+
+
+@pytest.mark.parametrize("held", [b'{"format":"potl-job-v1"}', b"a note\nof\nmine", b"\n", b"{}"])
+def test_a_transcript_takes_the_place_of_nothing_else(held: bytes, tmp_path: Path) -> None:
+    """What is no line was taken for the rest of a crash, and cut off."""
+    path = tmp_path / "job.json"
+    path.write_bytes(held)
+    with pytest.raises(potl.MalformedError, match="no transcript"):
+        Store(path)
+    assert path.read_bytes() == held
+
+
+@pytest.mark.parametrize("rest", [b"", b"{", b'{"at":17', b"\0\0\0\0\0\0\0\0", b'{"a\0\0\0\0'])
+def test_what_a_crash_left_of_a_first_line_is_cut_off(rest: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "lines"
+    path.write_bytes(rest)
+    store = Store(path)
+    assert store.text == ""
+    store.close()
+    assert path.read_bytes() == b""
 
 
 def test_a_verdict_is_read_where_its_evidence_finds_no_room(
