@@ -183,6 +183,15 @@ TEST_CASE("a loss that was asked for and is not there is inconclusive") {
   REQUIRE(count(one.judge(measured), outcome::inconclusive) == 1);
 }
 
+TEST_CASE("in an exact arithmetic any other loss rejects, however small") {
+  scene one;
+  one.run.view.agreed.arithmetic = "ord32";
+  auto losses = one.honest();
+  REQUIRE(count(one.judge(losses), outcome::pass, "loss.recomputed") == 1);
+  losses[1].loss += 1e-9;
+  REQUIRE(count(one.judge(losses), outcome::reject, "loss.recomputed") == 1);
+}
+
 TEST_CASE("the published rule asks for N percent of the data at each epoch's last checkpoint") {
   scene one;
   one.options.mode = "apex";

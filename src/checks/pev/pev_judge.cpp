@@ -69,8 +69,10 @@ class pev_judge {
 
   std::vector<finding> losses(const pev_plan& plan, std::span<const loss_measurement> measured) {
     const double noise = largest_noise(measured);
-    const loss_limits limits{options_.loss_floor, options_.loss_cap, options_.safety, margin,
-                             run_.agreed.arithmetic == "stock" ? options_.loss_cap : 0};
+    const bool exact = run_.agreed.arithmetic != "stock";
+    const loss_limits limits = exact ? loss_limits{}
+                                     : loss_limits{options_.loss_floor, options_.loss_cap,
+                                                   options_.safety, margin, options_.loss_cap};
     for (const loss_request& request : plan.losses) {
       const std::string name = "the loss of step " + text(request.step);
       const loss_measurement* one = ready(request.step, name, measured);
