@@ -11,8 +11,8 @@
 // forward passes that is 3-4 % of the training (the paper says 1-2 %). The default mode needs far
 // less, one batch per chosen checkpoint. `noise_repeats` multiplies it.
 // Cannot detect: states that were written by hand, since only losses at them are asked for; in apex
-// mode anything within 10 sigma (N = 10), and honest runs may fail it, because the epoch's mean
-// mixes losses of moving weights. Never accepts alone.
+// mode anything within 10 sigma (N = 10). Never accepts alone; apex mode rejects no loss either,
+// because the epoch's mean mixes losses of moving weights, and honest runs may lie beyond 10 sigma.
 // Source: Lab Apex, performance evaluation validation; soundness.md rules 7 and 13.
 #pragma once
 

@@ -163,7 +163,8 @@ class PEV(Check):
 
     Attributes:
         mode: "default" recomputes the loss of the same recorded batch before its step; "apex" is
-            the published comparison of an epoch's mean with a subset of the data.
+            the published comparison of an epoch's mean with a subset of the data, which rejects no
+            loss, because honest means differ, too.
         fraction: Share of the checkpoints that are looked at (default), of the data (apex).
         per_epoch: Smallest number of checkpoints looked at in each epoch that has so many.
         noise_repeats: Perturbed recomputations of each loss.
