@@ -145,6 +145,20 @@ def test_in_an_exact_arithmetic_whatever_was_forged_is_rejected(
     assert rule in played.rules()
 
 
+def test_a_client_whose_machine_makes_other_gradients_judges_nobody(play: Play) -> None:
+    played = play(arithmetic="ord32", gradients="client")
+    assert (played.verdict, played.rules()) == ("inconclusive", set())
+    reasons = [f["reason"] for f in played.report["findings"]]
+    assert any("step 1 ends in other bits on this machine" in one for one in reasons)
+
+
+def test_a_trainer_whose_machine_makes_other_gradients_is_told_at_the_first_step(
+    rehearse: Callable[..., "subprocess.CompletedProcess[str]"],
+) -> None:
+    done = rehearse(arithmetic="ord32", gradients="trainer")
+    assert done.returncode == 2 and "step 1 ends in other bits on this machine" in done.stderr
+
+
 @pytest.mark.parametrize("mode", ["stock", "ord32"])
 def test_a_client_whose_losses_have_changed_judges_nobody(
     rehearse: Callable[..., "subprocess.CompletedProcess[str]"], mode: str

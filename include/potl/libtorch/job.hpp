@@ -54,15 +54,28 @@ class one_thread {
   int before_ = at::get_num_threads();
 };
 
-/// The state after the first steps, the last of them from a restored state if wanted.
-inline transcript::state after_steps(const builder& build, const transcript::job& job,
-                                     std::uint64_t steps, bool restored) {
+/// Where the first steps end, which are those that the trial takes.
+struct first_steps {
+  std::vector<std::string> ends;  ///< as a job pins them
+  transcript::state after;
+};
+
+inline first_steps try_steps(const builder& build, const transcript::job& job,
+                             std::uint64_t steps) {
+  workload work(build, job, false);
+  std::vector<std::string> ends;
+  for (std::uint64_t step = 1; step <= steps; ++step) {
+    const double loss = work.run_step(step).loss;
+    ends.push_back(end_of(work.capture().state_digest(), loss));
+  }
+  return {are_pinned(job) ? ends : std::vector<std::string>(), work.capture()};
+}
+
+/// The state after the first steps, the last of them from a restored state.
+inline transcript::state after_restored(const builder& build, const transcript::job& job,
+                                        std::uint64_t steps) {
   workload first(build, job, false);
   for (std::uint64_t step = 1; step < steps; ++step) first.run_step(step);
-  if (!restored) {
-    first.run_step(steps);
-    return first.capture();
-  }
   workload second(build, job, false);
   second.load_state(first.capture(), steps - 1);
   second.run_step(steps);
@@ -71,20 +84,20 @@ inline transcript::state after_steps(const builder& build, const transcript::job
 
 }  // namespace detail
 
-/// Trains two steps, without and with a restored state in between, and compares; gives the state
-/// after them. Throws potl::exception (unsupported) when the outcome depends on something that is
+/// Trains two steps, without and with a restored state in between, and compares; gives where they
+/// end. Throws potl::exception (unsupported) when the outcome depends on something that is
 /// neither in the state nor in the job, and not_reproducible when the job's arithmetic has no form
 /// of an operator.
-inline transcript::state require_replayable(const builder& build, const transcript::job& job) {
+inline detail::first_steps require_replayable(const builder& build, const transcript::job& job) {
   const std::uint64_t steps = std::min<std::uint64_t>(2, job.steps);
   const detail::one_thread scope;
-  transcript::state straight = detail::after_steps(build, job, steps, false);
-  const digest wanted = straight.state_digest();
-  if (detail::after_steps(build, job, steps, false).state_digest() != wanted) {
+  detail::first_steps straight = detail::try_steps(build, job, steps);
+  const digest wanted = straight.after.state_digest();
+  if (detail::try_steps(build, job, steps).after.state_digest() != wanted) {
     throw exception({errc::unsupported, "two builds of the task train differently",
                      "keep nothing outside the task, and draw from LibTorch's CPU generator"});
   }
-  if (detail::after_steps(build, job, steps, true).state_digest() != wanted) {
+  if (detail::after_restored(build, job, steps).state_digest() != wanted) {
     throw exception(
         {errc::unsupported,
          "a restored state trains on differently: something else changes while training",
@@ -151,14 +164,19 @@ inline transcript::job draft_of(const task& made, const job_options& options) {
 }
 
 /// `first_loss`: of step 1, by which a workload knows whether its losses are the agreed ones.
+/// `ends`: of the first steps.
 inline transcript::job written(transcript::job draft, const task& made,
-                               std::optional<double> first_loss = {}) {
+                               std::optional<double> first_loss = {},
+                               const std::vector<std::string>& ends = {}) {
   const json_value environment = json_value::of({{"libtorch", TORCH_VERSION}});
   if (draft.store_every == draft.checkpoint_every) draft.store_every = 0;
   // A resume repeats what was done since the stored state before it.
   draft.max_superseded = draft.max_resumes * std::max(draft.store_every, draft.max_segment);
   json_value described = describe_task(made);
   if (first_loss) described.set("first_loss", *first_loss);
+  if (!ends.empty()) {
+    described.set(first_steps_name, json_value::array(ends.begin(), ends.end()));
+  }
   const std::string text =
       transcript::format_job(draft, canonical_json(described), canonical_json(environment)).value();
   return transcript::parse_job(as_bytes_view(text)).value();
@@ -201,14 +219,14 @@ inline transcript::job tried(const builder& build, const task& made, transcript:
   draft.store_every = options.store_every.value_or(0);
   const transcript::job agreed = written(draft, made);
   const double loss = first_loss(build, made, agreed);
-  const transcript::state after = require_replayable(build, agreed);
+  const auto [ends, after] = require_replayable(build, agreed);
   require_finite(made, after);
   const bool open = !options.store_every && draft.arithmetic != "stock" &&
                     draft.max_segment == draft.checkpoint_every;
-  if (!open) return written(std::move(draft), made, loss);
+  if (!open) return written(std::move(draft), made, loss, ends);
   draft.store_every =
       draft.checkpoint_every * transcript::affordable_stride(draft.segments(), after.size_bytes());
-  return written(std::move(draft), made, loss);
+  return written(std::move(draft), made, loss, ends);
 }
 
 }  // namespace detail

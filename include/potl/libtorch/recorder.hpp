@@ -58,6 +58,9 @@ class recorder {
            "run each step once, append it at once, and leave the model as it is in "
            "between; recording again resumes before this step"});
     }
+    if (const std::string why = work_.other_end(what.step, what.loss); !why.empty()) {
+      throw exception({errc::mismatch, why, ""});
+    }
     transcript::step_entry entry;
     entry.step = what.step;
     entry.epoch = job.epoch_of(what.step);

@@ -25,6 +25,7 @@
 #include <vector>
 
 #include <potl/checks/detail/copies.hpp>
+#include <potl/libtorch/detail/first_steps.hpp>
 #include <potl/libtorch/detail/linear.hpp>
 #include <potl/libtorch/detail/operator_tracer.hpp>
 #include <potl/libtorch/detail/step_arithmetic.hpp>
@@ -54,6 +55,7 @@ class workload {
   workload(const builder& build, transcript::job agreed, bool compare = true)
       : agreed_(std::make_unique<transcript::job>(std::move(agreed))),
         order_(std::make_unique<transcript::batch_order>(*agreed_)),
+        build_(build),
         task_(build_task(build, agreed_->seed)),
         flags_(flags_of(*task_.model)),
         squares_(squares_of(*task_.model)),
@@ -66,6 +68,7 @@ class workload {
           detail::counts_of(*task_.optimizers[i], "optimizers/" + std::to_string(i)));
     }
     if (!compare) return;
+    ends_ = detail::agreed_ends(*agreed_);
     const std::vector<std::string> found = differences();
     if (!found.empty()) throw exception({errc::usage, found.front(), "build what was agreed"});
     copies_ = copies_of(build);
@@ -117,6 +120,16 @@ class workload {
 
   /// Mean and standard deviation of the per-sample losses of `ids`, in train mode; nothing changes.
   subset_outcome subset_loss(std::span<const std::int64_t> ids);
+
+  /// Why this machine is none to accuse by: it ends the first steps in other bits than the job
+  /// pins. Trains them with a task of its own, once. "": it does not, or the job pins none.
+  std::string other_first_steps();
+  /// The same of one step that ended in the present state; of tasks that are taken as they are, "".
+  std::string other_end(std::uint64_t step, double loss) {
+    if (step > ends_.size()) return "";
+    const bool same = detail::end_of(capture().state_digest(), loss) == ends_[step - 1];
+    return same ? "" : detail::other_end(step);
+  }
 
   /// Computes otherwise, as another honest machine might: step_arithmetic.
   bool perturb(std::uint64_t way, bool threads_only = false) {
@@ -189,6 +202,7 @@ class workload {
 
   std::unique_ptr<transcript::job> agreed_;
   std::unique_ptr<transcript::batch_order> order_;
+  builder build_;
   libtorch::task task_;
   std::map<std::string, bool> flags_;          ///< of the build: no step may change them
   std::set<std::string> squares_;              ///< its running variances
@@ -200,7 +214,9 @@ class workload {
   step_rounding rounding_;
   detail::still_watch still_;
   checks::copies copies_;
-  std::uint64_t passes_ = 0;   ///< forward passes of the steps that are watched
+  std::vector<std::string> ends_;     ///< of the first steps, as the job pins them
+  std::optional<std::string> other_;  ///< of first steps, once they were trained
+  std::uint64_t passes_ = 0;          ///< forward passes of the steps that are watched
   std::uint64_t updates_ = 0;  ///< run to come to this state, those before a restored one included
   std::uint64_t written_ = 0;  ///< writes() when the workload wrote last
   bool touched_ = false;       ///< somebody else wrote before a step
@@ -280,6 +296,21 @@ inline checks::copies workload::copies_of(const builder& build) const {
   std::vector<std::vector<std::string>> places;
   for (auto& [parameter, paths] : detail::places_of(own.task_)) places.push_back(std::move(paths));
   return checks::copies_of(states, places);
+}
+
+inline std::string workload::other_first_steps() {
+  if (other_) return *other_;
+  std::string found;
+  if (!ends_.empty()) {
+    workload own(build_, *agreed_, false);
+    for (std::uint64_t step = 1; step <= ends_.size() && found.empty(); ++step) {
+      const double loss = own.run_step(step).loss;
+      const bool same = detail::end_of(own.capture().state_digest(), loss) == ends_[step - 1];
+      if (!same) found = detail::other_end(step);
+    }
+  }
+  other_ = found;
+  return found;
 }
 
 inline void workload::load_state(const transcript::state& from, std::uint64_t step) {

@@ -13,6 +13,7 @@
 //   seed        of the job; 7 by default
 //   way         in which the trainer computes, as another machine would (workload::perturb)
 //   losses      other: the client's losses are others than those of the job and the trainer
+//   gradients   client or trainer: whose gradients are others, of the same losses
 //   plain       1: without dropout
 //   store       store_every; chosen by default
 //   threads     of the verifier; the trainer has one, or as many as `trainers` says
@@ -100,6 +101,15 @@ pl::task build(const words& told) {
   return out;
 }
 
+// As code outside of LibTorch may make them on another machine.
+std::function<at::Tensor(const pl::tensors&)> with_other_gradients(
+    std::function<at::Tensor(const pl::tensors&)> losses) {
+  return [losses = std::move(losses)](const pl::tensors& batch) {
+    const at::Tensor out = losses(batch);
+    return out + (out - out.detach()) * 1e-6;
+  };
+}
+
 // Results far from a tie logged as near one, so that their direction would be the trainer's choice.
 std::vector<std::uint8_t> flooded(const std::vector<std::uint8_t>& bytes) {
   potl::numeric::rounding_log log = potl::numeric::decode_rounding_log(bytes).value();
@@ -135,6 +145,7 @@ std::string train(const std::string& path, words told, const potl::transcript::j
   const auto recipe = [&] {
     pl::task out = build(told);
     if (cheat == "stock") out.exact = [](const pl::block_options&) { return nullptr; };
+    if (told["gradients"] == "trainer") out.losses = with_other_gradients(out.losses);
     return out;
   };
   const std::uint64_t interrupt = std::stoull(told["interrupt"]);
@@ -156,7 +167,7 @@ std::string train(const std::string& path, words told, const potl::transcript::j
     how.elsewhere = other.capture();
     own = job;
   }
-  pl::workload work(recipe, own, cheat != "stock");
+  pl::workload work(recipe, own, cheat.empty());
   work.perturb(std::stoull(told["way"]));
   if (cheat == "start") weights_in_the_dark(work).add_(how.by);
   pl::recorder run(path, work, key);
@@ -182,6 +193,7 @@ int verify(const std::string& path, const words& told, const potl::transcript::j
   const auto run = potl::transcript::evidence::open(where).value();
   const auto recipe = [&] {
     pl::task out = build(told);
+    if (told.at("gradients") == "client") out.losses = with_other_gradients(out.losses);
     if (told.count("losses") != 0) {
       out.losses = [theirs = out.losses](const pl::tensors& batch) { return theirs(batch) * 1.01; };
     }
@@ -207,7 +219,7 @@ int verify(const std::string& path, const words& told, const potl::transcript::j
 int run(int count, char** given) {
   words told{{"arithmetic", "auto"}, {"exact", "1"}, {"optimizer", "sgd"}, {"threads", "1"},
              {"interrupt", "0"},     {"cheat", ""},  {"trace", "0"},       {"by", "0"},
-             {"way", "0"},           {"seed", "7"},  {"trainers", "1"}};
+             {"gradients", ""},      {"way", "0"},   {"seed", "7"},        {"trainers", "1"}};
   for (int i = 2; i < count; ++i) {
     const std::string word = given[i];
     told[word.substr(0, word.find('='))] = word.substr(word.find('=') + 1);
