@@ -163,3 +163,21 @@ TEST_CASE("a machine that ends the first steps otherwise holds no other bits aga
   CHECK(both(deviation{}, loss) == checks::measured::ok);
   CHECK(both(false_end, loss) == checks::measured::ok);
 }
+
+TEST_CASE("first steps that a trainer pins excuse no trainer") {
+  const temporary_directory directory;
+  deviation false_end;
+  false_end.salt = [](std::uint64_t step) { return step > 3 ? 1.0F : 0.0F; };
+  evidence_options options;
+  options.directory = directory.file("run");
+  options.commitment = record_run(options.directory,
+                                  small_job([](job& one) { one.arithmetic = "ord32"; }), false_end);
+  const evidence seen = evidence::open(options).value();
+  REQUIRE_FALSE(seen.job_is_own());
+  other_machine there;
+  checks::segment_request segment;
+  segment.start = 2;
+  segment.end = 4;
+  CHECK(answer_of(seen, there, segment).status() == checks::measured::ok);
+  CHECK(there.asked == 0);
+}
