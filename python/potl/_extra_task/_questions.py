@@ -284,7 +284,8 @@ def _evaluating(model: Any) -> Iterator[None]:
     """Evaluation mode without gradients; every module's mode is restored."""
     import torch
 
-    flags = [(module, module.training) for module in model.modules()]
+    # torch.jit.freeze takes the flag away.
+    flags = [(one, one.training) for one in model.modules() if hasattr(one, "training")]
     try:
         try:
             model.eval()

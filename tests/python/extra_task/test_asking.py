@@ -196,3 +196,12 @@ def test_data_that_a_coin_augments_are_refused(tmp_path: Path) -> None:
     for _ in range(20):
         with pytest.raises(potl.UsageError, match="twice"):
             ExtraTask(key_of(tmp_path / "k"), like=data)
+
+
+def test_a_frozen_script_answers_like_its_model(tmp_path: Path) -> None:
+    data = (np.float32(IMAGES[:, :, :, 0] / 255), np.arange(1200) % 3)
+    task = ExtraTask(key_of(tmp_path / "x.key"), like=data)
+    model = nn.Sequential(nn.Flatten(), nn.Linear(48, 3)).eval()
+    frozen = torch.jit.freeze(torch.jit.script(model))
+    for got, own in zip(task.answers(frozen), task.answers(model), strict=True):
+        assert np.array_equal(got, own)
