@@ -7,7 +7,7 @@
 
 #include "channels.hpp"
 #include "gather.hpp"
-#include "lowered.hpp"
+#include "integers.hpp"
 #include "pointwise.hpp"
 #include "weight_gradient.hpp"
 
@@ -18,10 +18,9 @@ void require(bool good, const char* what) {
   if (!good) throw exception({errc::usage, std::string("convolution: ") + what, ""});
 }
 
-conv::product product_in(arithmetic mode, const executor& threads) {
-  return [mode, &threads](matrix<const float> a, matrix<const float> b, matrix<float> c) {
-    gemm(mode, a, b, c, threads);
-  };
+int bits_of(arithmetic mode) {
+  require(mode != arithmetic::log64, "log64 has functions of its own");
+  return mode == arithmetic::xint24 ? 24 : 16;
 }
 
 std::vector<near_tie> run_rounded(arithmetic mode, const log64_options& options,
@@ -48,7 +47,7 @@ void run(arithmetic mode, const conv::gather& what, const element_operands& oper
   else if (mode == arithmetic::cr32)
     run_rounded(mode, {}, what, operands, threads);
   else
-    conv::lowered(what, product_in(mode, threads), threads);
+    conv::integer_gather(bits_of(mode), what, conv::active_kernels(), threads);
 }
 
 }  // namespace
@@ -92,7 +91,8 @@ void convolve_weight_gradient(arithmetic mode, const convolution& geometry, cons
   else if (mode == arithmetic::cr32)
     weight_gradient_rounded(mode, {}, geometry, x, dy, dw, threads);
   else
-    conv::lowered_weight_gradient(geometry, x, dy, dw, product_in(mode, threads), threads);
+    conv::integer_weight_gradient(bits_of(mode), geometry, x, dy, dw, conv::active_kernels(),
+                                  threads);
 }
 
 std::vector<near_tie> convolve_log64(const convolution& geometry, const float* x, const float* w,

@@ -33,14 +33,14 @@ struct cut_24 : digits_24 {
   }
 };
 
-struct cut_16_rows : digits_16_rows {
+struct cut_16_columns : digits_16_columns {
   template <class Vector>
   static inline __attribute__((always_inline)) Vector cut(Vector q, int) {
     return q;
   }
 };
 
-struct cut_16_columns : digits_16_columns {
+struct cut_16_rows : digits_16_rows {
   template <class Vector>
   static inline __attribute__((always_inline)) Vector cut(Vector q, int digit) {
     const two_digits<8, Vector> of(q);

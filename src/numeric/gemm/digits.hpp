@@ -16,11 +16,11 @@ struct digits_24 {
   static constexpr int limit = (1 << 23) - 1;
 };
 struct digits_16_rows {
-  static constexpr int count = 1;
+  static constexpr int count = 2;
   static constexpr int limit = (1 << 15) - 1;
 };
 struct digits_16_columns {
-  static constexpr int count = 2;
+  static constexpr int count = 1;
   static constexpr int limit = (1 << 15) - 1;
 };
 

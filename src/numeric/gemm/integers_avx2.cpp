@@ -93,7 +93,7 @@ void multiply16(const integer_tile& t) { tiles16.run(t); }
 
 constexpr kernels_integer table{
     {2, 16, multiply24, pack_digits<cut_24>, pack_digits<cut_24>, 2, 3, 3},
-    {3, 16, multiply16, pack_digits<cut_16_rows>, pack_digits<cut_16_columns>, 2, 1, 2},
+    {3, 16, multiply16, pack_digits<cut_16_rows>, pack_digits<cut_16_columns>, 2, 2, 1},
     scale_sums,
     largest};
 

@@ -36,7 +36,7 @@ void pack(const panel<float, std::int16_t>& p) {
     std::int16_t* to = p.to + k * p.width * 2;
     std::fill(to, to + p.width * 2, std::int16_t{0});
     for (int lane = 0; lane < p.lanes; ++lane) {
-      const double x = static_cast<double>(p.from[k * p.step + lane * p.lane_stride]);
+      const double x = static_cast<double>(p.from[p.at_term(k) + p.at(lane)]);
       // 1.5 * 2^52 leaves no room for a fraction: the sum is rounded to an integer.
       const double rounded = (x * p.scale[lane] + 0x1.8p52) - 0x1.8p52;
       // The comparisons turn what a line with NaN or infinities holds into a number.

@@ -37,6 +37,8 @@ struct tile {
 
 /// to[k * width + lane] = from[lane * lane_stride + order(k) * step], zero for lanes beyond
 /// `lanes`. Where lanes are more than the width, lane - width is the first of the next panel.
+/// Integers with lane_at: from[lane_at[lane] + order(k)]. Of these, runs of neighbours are lanes
+/// where lane_stride is 1, else terms.
 template <class From, class Packed>
 struct panel {
   const From* from = nullptr;
@@ -47,8 +49,16 @@ struct panel {
   int width = 0;
   const std::int64_t* order = nullptr;  ///< null: ascending
   const double* scale = nullptr;        ///< integers: factors of the lanes, powers of two or 0
+  const std::int64_t* lane_at = nullptr;
   Packed* to = nullptr;
   std::int64_t next_panel = 0;  ///< Packed between panels; 0: there is one
+
+  std::int64_t at(int lane) const noexcept {
+    return lane_at == nullptr ? lane * lane_stride : lane_at[lane];
+  }
+  std::int64_t at_term(std::int64_t k) const noexcept {
+    return (order == nullptr ? k : order[k]) * step;
+  }
 };
 
 /// The functions for one instruction set: operands of type From, multiplied as Packed, added as

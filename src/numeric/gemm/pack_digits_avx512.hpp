@@ -28,13 +28,45 @@ inline __m512 exponents(const double* scale, int lines) {
 #pragma GCC diagnostic pop
 
 // Nothing is rounded before the conversion but what is 0 afterwards.
+inline __attribute__((always_inline)) __m512i integers(__m512 x, __m512 exponent) {
+  return _mm512_cvtps_epi32(_mm512_scalef_ps(x, exponent));
+}
+
 template <class Digits>
-inline __attribute__((always_inline)) __m512i quantized(__m512 x, __m512 exponent) {
+inline __attribute__((always_inline)) __m512i limited(__m512i q) {
   const __m512i limit = _mm512_set1_epi32(Digits::limit);
-  const __m512i q = _mm512_cvtps_epi32(_mm512_scalef_ps(x, exponent));
   return _mm512_max_epi32(_mm512_min_epi32(q, limit),
                           _mm512_sub_epi32(_mm512_setzero_si512(), limit));
 }
+
+// The neighbours among 16 places: those of `lanes` lie at `at` + their number.
+struct place_run {
+  std::int64_t at;
+  __mmask16 lanes;
+};
+
+struct place_runs {
+  int count = 0;
+  place_run run[16];
+
+  template <class Place>
+  place_runs(int places, const Place& place) {
+    for (int i = 0; i < places && i < 16; ++i) {
+      const std::int64_t at = place(i) - i;
+      const auto lane = static_cast<__mmask16>(1U << i);
+      if (count > 0 && run[count - 1].at == at)
+        run[count - 1].lanes |= lane;
+      else
+        run[count++] = {at, lane};
+    }
+  }
+  // g++ 12 would make a call of it.
+  inline __attribute__((always_inline)) __m512 load(const float* from) const {
+    __m512 x = _mm512_maskz_loadu_ps(run[0].lanes, from + run[0].at);
+    for (int i = 1; i < count; ++i) x = _mm512_mask_loadu_ps(x, run[i].lanes, from + run[i].at);
+    return x;
+  }
+};
 
 // Lanes that are adjacent in memory, or in no order that suits vectors: 16 at a time.
 template <class Digits>
@@ -42,23 +74,28 @@ inline void pack_across(const panel<float, std::int16_t>& p) {
   const int plane = 2 * p.width;
   for (int lane = 0; lane < p.width; lane += 16) {
     const int filled = p.lanes - lane;
-    const __mmask16 places = lanes16(p.width - lane), mask = lanes16(filled);
+    const __mmask16 places = lanes16(p.width - lane);
     const __m512 exponent = exponents(p.scale + lane, filled);
-    const float* from = p.from + lane * p.lane_stride;
-    const auto integers = [&](std::int64_t k) __attribute__((always_inline)) {
-      if (k >= p.depth) return _mm512_setzero_si512();
-      const float* row = from + k * p.step;
-      if (p.lane_stride == 1) {
-        __builtin_prefetch(row + 16 * p.step);
-        return quantized<Digits>(_mm512_maskz_loadu_ps(mask, row), exponent);
-      }
-      alignas(64) float values[16] = {};
-      for (int i = 0; i < filled && i < 16; ++i) values[i] = row[i * p.lane_stride];
-      return quantized<Digits>(_mm512_load_ps(values), exponent);
+    const place_runs runs(filled, [&](int i) { return p.at(lane + i); });
+    const auto row = [&](std::int64_t k) __attribute__((always_inline)) {
+      if (k >= p.depth || filled <= 0) return _mm512_setzero_si512();
+      return integers(runs.load(p.from + p.at_term(k)), exponent);
     };
     std::int16_t* to = p.to + 2 * lane;
     for (std::int64_t k = 0; k < p.depth; k += 2) {
-      const __m512i even = integers(k), odd = integers(k + 1);
+      if (p.lane_at == nullptr) __builtin_prefetch(p.from + p.at(lane) + (k + 16) * p.step);
+      __m512i even = row(k), odd = row(k + 1);
+      if constexpr (Digits::count == 1) {
+        // Of each 4 even and 4 odd ones, pairs.
+        const __m512i order = _mm512_set4_epi32(0x0f0e0706, 0x0d0c0504, 0x0b0a0302, 0x09080100);
+        const __m512i pairs = _mm512_shuffle_epi8(_mm512_packs_epi32(even, odd), order);
+        _mm512_mask_storeu_epi32(to, places,
+                                 _mm512_max_epi16(pairs, _mm512_set1_epi16(-Digits::limit)));
+        to += plane;
+        continue;
+      }
+      even = limited<Digits>(even);
+      odd = limited<Digits>(odd);
       for (int digit = 0; digit < Digits::count; ++digit, to += plane) {
         const __m512i upper = _mm512_slli_epi32(Digits::cut(odd, digit), 16);
         _mm512_mask_storeu_epi32(
@@ -68,33 +105,34 @@ inline void pack_across(const panel<float, std::int16_t>& p) {
   }
 }
 
-// Lanes whose terms are adjacent in memory: 4 lanes and 16 terms at a time.
+// Lanes whose terms are adjacent in memory, most of them: 4 lanes and 16 terms at a time.
 template <class Digits>
 inline void pack_along(const panel<float, std::int16_t>& p) {
   constexpr int together = 4;
   const int plane = 2 * p.width;
-  for (int lane = 0; lane < p.width; lane += together) {
-    const int filled = p.lanes - lane;
-    const __mmask8 places = static_cast<__mmask8>(lanes16(p.width - lane) & 0xf);
-    alignas(64) float exponent[16];
-    _mm512_store_ps(exponent, exponents(p.scale + lane, filled));
-    const float* from = p.from + lane * p.lane_stride;
-    for (std::int64_t k = 0; k < p.depth; k += 16) {
-      const int terms = p.depth - k < 16 ? static_cast<int>(p.depth - k) : 16;
-      const __mmask16 mask = lanes16(terms);
+  for (std::int64_t k = 0; k < p.depth; k += 16) {
+    const int terms = p.depth - k < 16 ? static_cast<int>(p.depth - k) : 16;
+    const place_runs runs(terms, [&](int i) { return p.at_term(k + i); });
+    for (int lane = 0; lane < p.width; lane += together) {
+      const int filled = p.lanes - lane;
+      const __mmask8 places = static_cast<__mmask8>(lanes16(p.width - lane) & 0xf);
+      alignas(64) float exponent[16];
+      _mm512_store_ps(exponent, exponents(p.scale + lane, filled));
       __m512i q[together];
       POTL_UNROLLED for (int i = 0; i < together; ++i) {
         q[i] = i < filled
-                   ? quantized<Digits>(_mm512_maskz_loadu_ps(mask, from + i * p.lane_stride + k),
-                                       _mm512_set1_ps(exponent[i]))
+                   ? integers(runs.load(p.from + p.at(lane + i)), _mm512_set1_ps(exponent[i]))
                    : _mm512_setzero_si512();
+        if constexpr (Digits::count > 1) q[i] = limited<Digits>(q[i]);
       }
       std::int16_t* to = p.to + (k / 2) * Digits::count * plane + 2 * lane;
       POTL_UNROLLED for (int digit = 0; digit < Digits::count; ++digit) {
         // Pairs of terms; then pairs 0 and 4, 1 and 5, 2 and 6, 3 and 7 of all lanes.
         __m256i d[together];
         POTL_UNROLLED for (int i = 0; i < together; ++i) {
-          d[i] = _mm512_cvtepi32_epi16(Digits::cut(q[i], digit));
+          d[i] = Digits::count > 1 ? _mm512_cvtepi32_epi16(Digits::cut(q[i], digit))
+                                   : _mm256_max_epi16(_mm512_cvtsepi32_epi16(q[i]),
+                                                      _mm256_set1_epi16(-digits_16_columns::limit));
         }
         const __m256i a = _mm256_unpacklo_epi32(d[0], d[1]), b = _mm256_unpackhi_epi32(d[0], d[1]);
         const __m256i c = _mm256_unpacklo_epi32(d[2], d[3]), e = _mm256_unpackhi_epi32(d[2], d[3]);

@@ -6,7 +6,7 @@
 // digits of one kind of all lanes, then those of the next kind; both k of a lane are side by side.
 //   24 bits: q = 4096 h + l with |l| <= 2048, |h| <= 2048, and m = h + l. Three products of digits
 //   instead of four: a b = 2^24 ha hb + 2^12 (ma mb - ha hb - la lb) + la lb (Karatsuba).
-//   16 bits: rows whole, columns q = 256 h + l with |l| <= 128, |h| <= 128.
+//   16 bits: columns whole, rows q = 256 h + l with |l| <= 128, |h| <= 128.
 // Sums of products of digits over `integer_chunk` k fit into int32: 256 * 2^22, 2^31 for the middle
 // one, reached below zero only; that of m may wrap, its difference to the others does not. For 16
 // bits 256 * 2^15 * 2^7.
@@ -44,8 +44,7 @@ inline __attribute__((always_inline)) void add_sums(std::int64_t* c, bool first,
 
 // Which digit of A meets which of B, and how the sums of products make one.
 struct of_24_bits {
-  static constexpr int products = 3, a_digits = 3, b_digits = 3;
-  static constexpr int a_digit(int product) { return product; }
+  static constexpr int products = 3, b_digits = 3;
   template <class Vector>
   static inline __attribute__((always_inline)) void finish(
       std::int64_t* c, bool first, const typename Vector::type (&sum)[products]) {
@@ -56,8 +55,7 @@ struct of_24_bits {
 };
 
 struct of_16_bits {
-  static constexpr int products = 2, a_digits = 1, b_digits = 2;
-  static constexpr int a_digit(int) { return 0; }
+  static constexpr int products = 2, b_digits = 1;
   template <class Vector>
   static inline __attribute__((always_inline)) void finish(
       std::int64_t* c, bool first, const typename Vector::type (&sum)[products]) {
@@ -76,16 +74,17 @@ __attribute__((noinline)) void multiply_digits(const integer_tile& t) {
     }
   }
   constexpr int b_digit = MostVectors * Vector::width * 2, b_step = Digits::b_digits * b_digit;
-  constexpr int a_digit = MostRows * 2, a_step = Digits::a_digits * a_digit;
+  constexpr int a_digit = MostRows * 2, a_step = Digits::products * a_digit;
   const std::int16_t *a = t.a, *b = t.b;
   const auto step = [&](int pair) __attribute__((always_inline)) {
     POTL_UNROLLED for (int p = 0; p < Digits::products; ++p) {
       typename Vector::type row[Vectors];
       POTL_UNROLLED for (int j = 0; j < Vectors; ++j) {
-        row[j] = Vector::load(b + pair * b_step + p * b_digit + j * Vector::width * 2);
+        row[j] = Vector::load(b + pair * b_step + p % Digits::b_digits * b_digit +
+                              j * Vector::width * 2);
       }
       POTL_UNROLLED for (int i = 0; i < Rows; ++i) {
-        const std::int16_t* from = a + pair * a_step + Digits::a_digit(p) * a_digit + 2 * i;
+        const std::int16_t* from = a + pair * a_step + p * a_digit + 2 * i;
         if constexpr (Vector::multiplies_memory) {
           if (i % 2 == 1) {
             POTL_UNROLLED for (int j = 0; j < Vectors; ++j) {

@@ -43,16 +43,14 @@ inline __attribute__((always_inline)) void pack_blocks(const panel<float, Value>
   for (int lane = 0; lane < p.width; lane += 8) {
     const int places = p.width - lane < 8 ? p.width - lane : 8;
     const int filled = p.lanes - lane < places ? p.lanes - lane : places;
-    const float* from = p.from + lane * p.lane_stride;
+    const float* from = p.from + (filled <= 0 ? 0 : p.at(lane));
     if (filled <= 0) {
       for (std::int64_t k = 0; k < p.depth; ++k) store(k, lane, places, _mm256_setzero_ps());
-    } else if (p.lane_stride == 1) {
+    } else if (p.lane_stride == 1 && p.at(lane + filled - 1) - p.at(lane) == filled - 1) {
       const __m256i mask = lanes8(filled);
-      for (std::int64_t k = 0; k < p.depth; ++k) {
-        const std::int64_t at = p.order == nullptr ? k : p.order[k];
-        store(k, lane, places, _mm256_maskload_ps(from + at * p.step, mask));
-      }
-    } else if (p.step == 1 && p.order == nullptr) {
+      for (std::int64_t k = 0; k < p.depth; ++k)
+        store(k, lane, places, _mm256_maskload_ps(from + p.at_term(k), mask));
+    } else if (p.step == 1 && p.order == nullptr && p.lane_at == nullptr) {
       for (std::int64_t k = 0; k < p.depth; k += 8) {
         const int count = p.depth - k < 8 ? static_cast<int>(p.depth - k) : 8;
         const __m256i mask = lanes8(count);
@@ -68,9 +66,9 @@ inline __attribute__((always_inline)) void pack_blocks(const panel<float, Value>
       }
     } else {
       for (std::int64_t k = 0; k < p.depth; ++k) {
-        const float* row = from + (p.order == nullptr ? k : p.order[k]) * p.step;
+        const float* row = p.from + p.at_term(k);
         alignas(32) float values[8] = {};
-        for (int i = 0; i < filled; ++i) values[i] = row[i * p.lane_stride];
+        for (int i = 0; i < filled; ++i) values[i] = row[p.at(lane + i)];
         store(k, lane, places, _mm256_load_ps(values));
       }
     }

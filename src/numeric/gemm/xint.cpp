@@ -1,43 +1,78 @@
 // SPDX-License-Identifier: Apache-2.0
 // xint24 and xint16: integers in the place of floats, so that sums are exact.
 #include <algorithm>
-#include <cmath>
+#include <bit>
 #include <limits>
 #include <memory>
 
 #include "numeric/gemm/blocked.hpp"
-#include "numeric/gemm/digits.hpp"
 #include "numeric/gemm/modes.hpp"
 #include "numeric/gemm/pieces.hpp"
+#include "numeric/gemm/scaled.hpp"
 #include "numeric/gemm/scaled_back.hpp"
 #include "numeric/gemm/share_lines.hpp"
 
 namespace potl::numeric::detail {
+
+scales::scales(std::span<const std::uint32_t> largest, int bits) {
+  up.reserve(largest.size());
+  down.reserve(largest.size());
+  const auto power = [](int exponent) {
+    return std::bit_cast<double>(static_cast<std::uint64_t>(1023 + exponent) << 52);
+  };
+  for (const std::uint32_t word : largest) {
+    const int exponent = std::max(1, static_cast<int>(word >> 23));
+    const bool finite = exponent != 255;
+    // All |x| < 2^(exponent - 126).
+    const int scale = bits - 1 + 126 - exponent;
+    up.push_back(finite ? power(scale) : 0.0);
+    down.push_back(finite ? power(-scale) : std::numeric_limits<double>::quiet_NaN());
+  }
+}
+
+void scale_back(const kernels_integer& body, const scaling& s) {
+  for (std::int64_t top = 0; top < s.rows; top += piece_side) {
+    for (std::int64_t left = 0; left < s.columns; left += piece_side) {
+      const scaling piece{s.sums + top * s.sums_row + left,
+                          s.sums_row,
+                          s.row_scale + top,
+                          s.column_scale + left,
+                          s.y + top * s.y_row + left,
+                          s.y_row,
+                          std::min(piece_side, s.rows - top),
+                          std::min(piece_side, s.columns - left)};
+      place doubtful[piece_elements];
+      const std::int64_t count = body.scale(piece, doubtful);
+      for (std::int64_t at = 0; at < count; ++at) {
+        const auto [i, j] = doubtful[at];
+        piece.y[i * piece.y_row + j] = scaled_back(piece.sums[i * piece.sums_row + j],
+                                                   piece.row_scale[i] * piece.column_scale[j]);
+      }
+    }
+  }
+}
+
+const kernels_integer& active_integer() {
+#if defined(__x86_64__)
+  switch (active_isa()) {
+    case isa::portable:
+    case isa::neon: break;
+    case isa::avx2: return avx2_integer();
+    case isa::avx512: return avx512_integer();
+    case isa::vnni: return vnni_integer();
+  }
+#endif
+  return portable_integer();
+}
+
 namespace {
-
-/// So many products of 24-bit integers fit into an int64: 2^17 * 2^46.
-constexpr std::int64_t most_terms = std::int64_t{1} << 17;
-
-/// Factors to integers, q = x * up, and back; 0 and NaN for lines that are not finite.
-struct scales {
-  std::vector<double> up, down;
-};
 
 scales scales_of(const kernels_integer& body, const lines& l, int bits, const executor& threads) {
   std::vector<std::uint32_t> top(static_cast<std::size_t>(l.count));
   share_lines(l, threads, [&](const lines& part, std::int64_t first) {
     body.largest(part, top.data() + first);
   });
-  scales out;
-  for (const std::uint32_t word : top) {
-    const int exponent = std::max(1, static_cast<int>(word >> 23));
-    const bool finite = exponent != 255;
-    // All |x| < 2^(exponent - 126).
-    const int scale = bits - 1 + 126 - exponent;
-    out.up.push_back(finite ? std::ldexp(1.0, scale) : 0.0);
-    out.down.push_back(finite ? std::ldexp(1.0, -scale) : std::numeric_limits<double>::quiet_NaN());
-  }
-  return out;
+  return {top, bits};
 }
 
 struct to_scaled {
@@ -56,15 +91,8 @@ struct to_scaled {
  private:
   void finish_piece(const area& here, const std::int64_t* sums, std::int64_t sums_row) const {
     write_piece(c, here, [&](float* y, std::int64_t y_row) {
-      const double* row_scale = row.down.data() + here.row;
-      const double* column_scale = column.down.data() + here.column;
-      place doubtful[piece_elements];
-      const std::int64_t count = body.scale(
-          {sums, sums_row, row_scale, column_scale, y, y_row, here.rows, here.columns}, doubtful);
-      for (std::int64_t at = 0; at < count; ++at) {
-        const auto [i, j] = doubtful[at];
-        y[i * y_row + j] = scaled_back(sums[i * sums_row + j], row_scale[i] * column_scale[j]);
-      }
+      scale_back(body, {sums, sums_row, row.down.data() + here.row,
+                        column.down.data() + here.column, y, y_row, here.rows, here.columns});
     });
   }
 };
@@ -83,19 +111,6 @@ struct to_wide {
   }
 };
 
-const kernels_integer& active_integer() {
-#if defined(__x86_64__)
-  switch (active_isa()) {
-    case isa::portable:
-    case isa::neon: break;
-    case isa::avx2: return avx2_integer();
-    case isa::avx512: return avx512_integer();
-    case isa::vnni: return vnni_integer();
-  }
-#endif
-  return portable_integer();
-}
-
 }  // namespace
 
 void scaled_integers(int bits, matrix<const float> a, matrix<const float> b, matrix<float> c,
@@ -105,16 +120,16 @@ void scaled_integers(int bits, matrix<const float> a, matrix<const float> b, mat
     return scaled_integers(bits, b.transposed(), a.transposed(), c.transposed(), threads);
   }
   const kernels_integer& body = active_integer();
-  const kernels_scaled& tiles = bits == 24 ? body.bits24 : body.bits16;
   const scales row = scales_of(body, rows_of(a), bits, threads);
   const scales column = scales_of(body, rows_of(b.transposed()), bits, threads);
-  const std::int64_t chunk = bits == 24 ? integer_chunk_24 : integer_chunk;
   const auto multiply = [&](matrix<const float> left, matrix<const float> right,
                             const auto& output) {
     const product<float, std::int16_t, std::int64_t> p{
-        tiles, left, right, chunk, nullptr, threads, row.up.data(), column.up.data()};
+        tiles_of(body, bits), left, right, chunk_of(bits), nullptr, threads, row.up.data(),
+        column.up.data()};
     multiply_blocked(p, output);
   };
+  const std::int64_t most_terms = most_terms_of(bits);
   if (a.columns <= most_terms) return multiply(a, b, to_scaled{body, row, column, c});
   const auto size = static_cast<std::size_t>(c.rows * c.columns);
   const auto sums = std::make_unique<wide[]>(size);

@@ -1,0 +1,264 @@
+// SPDX-License-Identifier: Apache-2.0
+// Rows of A are channels of dy, columns of B channels of x seen through a tap, terms the results of
+// all images. Each worker adds up the products of the blocks of terms that it takes.
+#include <cstring>
+
+#include "channels.hpp"
+#include "geometry.hpp"
+#include "integers.hpp"
+#include "shape.hpp"
+#include "window.hpp"
+
+namespace potl::numeric::conv {
+namespace {
+
+constexpr std::int64_t most_bytes = std::int64_t{64} << 20;  // of sums, where a worker has fewer
+
+// What reads dy where it lies.
+convolution own_places(const convolution& g) {
+  convolution out;
+  out.batch = g.batch;
+  out.in_channels = out.out_channels = g.out_channels;
+  out.groups = g.groups;
+  out.input = g.output();
+  return out;
+}
+
+class scaled_weight_gradient {
+ public:
+  scaled_weight_gradient(int bits, const convolution& g, const float* x, const float* dy, float* dw,
+                         const kernels& with, const executor& threads)
+      : g_(g),
+        x_(x),
+        dy_(dy),
+        dw_(dw),
+        with_(with),
+        threads_(threads),
+        body_(detail::active_integer()),
+        tiles_(detail::tiles_of(body_, bits)),
+        bits_(bits),
+        chunk_(detail::chunk_of(bits)),
+        rows_(g.out_channels / g.groups),
+        all_(g.in_channels / g.groups * volume(g.kernel)),
+        row_panels_(divide_up(rows_, tiles_.rows)),
+        sums_row_(divide_up(all_, tiles_.columns) * tiles_.columns),
+        terms_(g.batch * volume(g.output())),
+        from_x_(forward_gather(g, x, nullptr, nullptr)),
+        from_dy_(forward_gather(own_places(g), dy, nullptr, nullptr)),
+        plan_(from_x_, tiles_.columns, 1, 1),
+        x_window_(from_x_, plan_.images, plan_.d, plan_.h),
+        dy_window_(from_dy_, plan_.images, plan_.d, plan_.h),
+        row_scale_(row_scales()),
+        column_scale_(column_scales()) {
+    for (std::int64_t c = 0; c < g.in_channels / g.groups; ++c)
+      for (const tap& t : from_x_.phases[0].taps) column_offsets_.push_back(x_window_.offset(c, t));
+    for (std::int64_t row = 0; row < rows_; ++row)
+      row_offsets_.push_back(dy_window_.offset(row, from_dy_.phases[0].taps[0]));
+  }
+
+  void run() {
+    digits_of_rows_ = row_panels_ * tiles_.rows * chunk_ * tiles_.row_words;
+    const std::int64_t bytes =
+        bytes_of<float>(x_window_.size()) + bytes_of<std::int16_t>(digits_of_rows_) +
+        bytes_of<std::int16_t>(chunk_ * tiles_.columns * tiles_.column_words);
+    const std::int64_t size = g_.out_channels * sums_row_, blocks = plan_.count() * g_.groups;
+    const std::int64_t fitting = most_bytes / (size * std::int64_t{sizeof(std::int64_t)});
+    const auto workers = static_cast<std::int64_t>(threads_.concurrency());
+    const std::int64_t used = std::min({workers, blocks, std::max<std::int64_t>(fitting, 1)});
+    const workspaces memory(used, bytes);
+    std::vector<part_of_sums> parts(static_cast<std::size_t>(used));
+    for_each_block(threads_, used, blocks, [&](std::int64_t worker, std::int64_t index) {
+      part_of_sums& part = parts[static_cast<std::size_t>(worker)];
+      part.near.resize(static_cast<std::size_t>(size));
+      work(plan_.at(index / g_.groups), index % g_.groups, memory.of(worker), part);
+    });
+    write(parts);
+  }
+
+ private:
+  struct part_of_sums {
+    std::vector<std::int64_t> near;
+    std::vector<detail::wide> far;  ///< what was in `near` when it was full
+    std::int64_t terms = 0;         ///< at most, of a sum in `near`
+
+    void move_far() {
+      far.resize(near.size());
+      for (std::size_t i = 0; i < near.size(); ++i) far[i] += near[i];
+      std::fill(near.begin(), near.end(), 0);
+      terms = 0;
+    }
+  };
+
+  detail::scales row_scales() const {
+    const std::int64_t plane = volume(from_dy_.target_size), count = g_.out_channels;
+    std::vector<std::uint32_t> largest(static_cast<std::size_t>(count));
+    threads_.run(static_cast<std::size_t>(count), [&](std::size_t task) {
+      const auto channel = static_cast<std::int64_t>(task);
+      std::uint32_t& most = largest[task];
+      for (std::int64_t n = 0; n < g_.batch; ++n) {
+        std::uint32_t here = 0;
+        body_.largest({dy_ + (n * count + channel) * plane, plane, 1, plane, 1}, &here);
+        most = std::max(most, here);
+      }
+    });
+    return {largest, bits_};
+  }
+
+  // Of what is largest among the images.
+  detail::scales column_scales() const {
+    const std::int64_t plane = volume(g_.input), taps = volume(g_.kernel);
+    convolution one = g_;
+    one.batch = 1;
+    std::vector<std::uint32_t> largest(static_cast<std::size_t>(g_.in_channels * taps));
+    std::vector<float> images(static_cast<std::size_t>(g_.in_channels * plane));
+    threads_.run(static_cast<std::size_t>(g_.in_channels), [&](std::size_t task) {
+      const auto channel = static_cast<std::int64_t>(task);
+      std::vector<std::uint32_t> bits(static_cast<std::size_t>(plane));
+      body_.largest({x_ + channel * plane, 1, g_.in_channels * plane, g_.batch, plane},
+                    bits.data());
+      std::memcpy(images.data() + channel * plane, bits.data(),
+                  bits.size() * sizeof(std::uint32_t));
+      std::vector<float> seen(static_cast<std::size_t>(volume(from_x_.target_size)));
+      const auto count = static_cast<std::int64_t>(seen.size());
+      for (std::int64_t tap = 0; tap < taps; ++tap) {
+        see_channel(one, images.data(), channel, tap, seen.data());
+        body_.largest({seen.data(), count, 1, count, 1}, largest.data() + channel * taps + tap);
+      }
+    });
+    return {largest, bits_};
+  }
+
+  std::int64_t row_of(std::int64_t panel) const { return rows_ * panel / row_panels_; }
+
+  // One block of terms, of one group.
+  void work(const block& here, std::int64_t group, float* memory, part_of_sums& part) const {
+    const float* const x = x_window_.fill(here, group, with_, memory);
+    const float* const dy = dy_window_.fill(here, group, with_, nullptr);
+    (void)take<float>(memory, x_window_.size());
+    auto* const digits = take<std::int16_t>(memory, digits_of_rows_);
+    auto* const column_digits = reinterpret_cast<std::int16_t*>(memory);
+    const std::int64_t line = from_x_.axes[2].grid;
+    std::vector<std::int64_t> x_at, dy_at;
+    for (std::int64_t n = 0; n < here.images; ++n)
+      for (std::int64_t d = 0; d < here.d1 - here.d0; ++d)
+        for (std::int64_t h = 0; h < here.h1 - here.h0; ++h)
+          for (std::int64_t i = 0; i < line; ++i) {
+            x_at.push_back(x_window_.line(n, d, h) + i);
+            dy_at.push_back(dy_window_.line(n, d, h) + i);
+          }
+    const auto terms = static_cast<std::int64_t>(x_at.size());
+    if (part.terms + terms > detail::most_terms_of(bits_)) part.move_far();
+    part.terms += terms;
+    std::int64_t* const sums = part.near.data() + group * rows_ * sums_row_;
+    detail::tile<std::int16_t, std::int64_t> t;
+    t.a_step = tiles_.rows;
+    t.b_step = tiles_.columns;
+    t.c_row = sums_row_;
+    t.first = false;
+    for (std::int64_t begin = 0; begin < terms; begin += chunk_) {
+      t.depth = std::min(chunk_, terms - begin);
+      const std::int64_t words =
+          divide_up(t.depth, tiles_.terms) * tiles_.terms * tiles_.rows * tiles_.row_words;
+      for (std::int64_t i = 0; i < row_panels_; ++i) {
+        const std::int64_t row = row_of(i), count = row_of(i + 1) - row;
+        tiles_.pack_rows(digits_of(dy, {dy_at.data() + begin, t.depth},
+                                   {row_offsets_.data() + row, count}, tiles_.rows,
+                                   row_scale_.up.data() + group * rows_ + row, digits + i * words));
+      }
+      for (std::int64_t column = 0; column < all_; column += tiles_.columns) {
+        const std::int64_t count = std::min<std::int64_t>(tiles_.columns, all_ - column);
+        tiles_.pack_columns(digits_of(
+            x, {x_at.data() + begin, t.depth}, {column_offsets_.data() + column, count},
+            tiles_.columns, column_scale_.up.data() + group * all_ + column, column_digits));
+        t.columns = static_cast<int>(count);
+        t.b = column_digits;
+        for (std::int64_t i = 0; i < row_panels_; ++i) {
+          t.rows = static_cast<int>(row_of(i + 1) - row_of(i));
+          t.a = digits + i * words;
+          t.c = sums + row_of(i) * sums_row_ + column;
+          tiles_.multiply(t);
+        }
+      }
+    }
+  }
+
+  struct some_places {
+    const std::int64_t* at;
+    std::int64_t count;
+  };
+  static detail::panel<float, std::int16_t> digits_of(const float* from, some_places terms,
+                                                      some_places lanes, int width,
+                                                      const double* scale, std::int16_t* to) {
+    detail::panel<float, std::int16_t> part;
+    part.from = from;
+    part.lane_stride = 0;
+    part.step = 1;
+    part.depth = terms.count;
+    part.lanes = static_cast<int>(lanes.count);
+    part.width = width;
+    part.order = terms.at;
+    part.scale = scale;
+    part.lane_at = lanes.at;
+    part.to = to;
+    return part;
+  }
+
+  void write(std::vector<part_of_sums>& parts) const {
+    const bool fits = terms_ <= detail::most_terms_of(bits_);
+    threads_.run(static_cast<std::size_t>(g_.out_channels), [&](std::size_t task) {
+      const auto row = static_cast<std::int64_t>(task);
+      const double* const column_scale = column_scale_.down.data() + row / rows_ * all_;
+      const double& row_scale = row_scale_.down[task];
+      float* const to = dw_ + row * all_;
+      if (fits) {
+        std::vector<std::int64_t> sums(static_cast<std::size_t>(all_));
+        add_row(parts, row, sums);
+        return detail::scale_back(body_,
+                                  {sums.data(), all_, &row_scale, column_scale, to, all_, 1, all_});
+      }
+      std::vector<detail::wide> sums(static_cast<std::size_t>(all_));
+      add_row(parts, row, sums);
+      for (std::int64_t j = 0; j < all_; ++j)
+        to[j] = detail::scaled_back(sums[static_cast<std::size_t>(j)], row_scale * column_scale[j]);
+    });
+  }
+
+  template <class Sum>
+  void add_row(const std::vector<part_of_sums>& parts, std::int64_t row,
+               std::vector<Sum>& to) const {
+    const auto at = static_cast<std::size_t>(row * sums_row_);
+    for (const part_of_sums& part : parts)
+      for (std::size_t j = 0; j < to.size(); ++j) {
+        if (!part.near.empty()) to[j] += part.near[at + j];
+        if (!part.far.empty()) to[j] += static_cast<Sum>(part.far[at + j]);
+      }
+  }
+
+  const convolution& g_;
+  const float *x_, *dy_;
+  float* dw_;
+  const kernels& with_;
+  const executor& threads_;
+  const detail::kernels_integer& body_;
+  const detail::kernels_scaled& tiles_;
+  int bits_;
+  std::int64_t chunk_, rows_, all_, row_panels_;
+  std::int64_t sums_row_;  ///< columns, filled up to whole panels
+  std::int64_t terms_;
+  gather from_x_, from_dy_;
+  block_plan plan_;
+  window x_window_, dy_window_;
+  detail::scales row_scale_, column_scale_;
+  std::vector<std::int64_t> column_offsets_, row_offsets_;
+  std::int64_t digits_of_rows_ = 0;
+};
+
+}  // namespace
+
+void integer_weight_gradient(int bits, const convolution& g, const float* x, const float* dy,
+                             float* dw, const kernels& with, const executor& threads) {
+  if (g.out_channels * g.in_channels == 0) return;
+  scaled_weight_gradient(bits, g, x, dy, dw, with, threads).run();
+}
+
+}  // namespace potl::numeric::conv
