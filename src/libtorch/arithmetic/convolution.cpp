@@ -14,6 +14,7 @@
 #include "convolution_double.hpp"
 #include "device.hpp"
 #include "operand.hpp"
+#include "passing.hpp"
 #include "products.hpp"
 #include "registrar.hpp"
 #include "rounding.hpp"
@@ -201,15 +202,29 @@ constexpr kernel weight_gradient{"conv_weight",
 
 /// What a kernel needs besides operands, in the type that it computes in.
 struct setting {
-  numeric::convolution shape;
+  operator_name name;
   numeric::arithmetic mode;
   c10::ScalarType type;
+  bool passes;  ///< operands and results are copies that need not outlive the call
+  numeric::convolution shape{};
+
+  setting(operator_name of, const Tensor& input)
+      : name(of),
+        mode(product_mode(input.scalar_type())),
+        type(compute_type(of, input.scalar_type())),
+        // A session of log64 may look at its operands later.
+        passes(is_widened(input) && mode != numeric::arithmetic::log64) {}
+
+  Tensor take(passing_slot slot, const Tensor& operand) const {
+    return passes ? laid_out(slot, operand, type) : row_major(name, operand, type);
+  }
 };
 
 Tensor run(const kernel& with, const setting& how, const Tensor& first, const Tensor& second,
            IntArrayRef sizes) {
   if (how.type == c10::ScalarType::Double) return with.in_double(how.shape, first, second, sizes);
-  const Tensor result = make_beside(first, sizes, how.type);
+  const Tensor result =
+      how.passes ? passing(passing_slot::dot_products, sizes) : make_beside(first, sizes, how.type);
   const auto* a = first.const_data_ptr<float>();
   const auto* b = second.const_data_ptr<float>();
   auto* to = result.mutable_data_ptr<float>();
@@ -248,10 +263,9 @@ Tensor convolution(const Tensor& input, const Tensor& weight, const std::optiona
   const bool biased = bias.has_value() && bias->defined();
   check(input, weight, options, biased ? &*bias : nullptr);
   const c10::ScalarType type = input.scalar_type();
-  const c10::ScalarType wide = compute_type("convolution", type);
-  const Tensor x = row_major(on_devices("convolution"), input, wide);
-  const Tensor w = row_major(on_devices("convolution"), weight, wide);
-  setting how = {{}, product_mode(type), wide};
+  setting how(on_devices("convolution"), input);
+  const Tensor x = how.take(passing_slot::left, input);
+  const Tensor w = how.take(passing_slot::right, weight);
   Tensor y;
   if (transposed) {
     const auto sizes = transposed_sizes(options, x.sizes(), w.sizes());
@@ -264,7 +278,7 @@ Tensor convolution(const Tensor& input, const Tensor& weight, const std::optiona
   if (biased) {
     std::vector<std::int64_t> column(static_cast<std::size_t>(w.dim() - 1), 1);
     column[0] = -1;
-    y.add_(bias->to(wide).view(column));
+    y.add_(bias->to(how.type).view(column));
   }
   return in_layout_of(rounded_to(y, type), input, weight);
 }
@@ -285,26 +299,27 @@ std::tuple<Tensor, Tensor, Tensor> convolution_backward(
   check(input, weight, options);
   require_one_device("convolution_backward", input, grad);
   const c10::ScalarType type = input.scalar_type();
-  const c10::ScalarType wide = compute_type("convolution_backward", type);
-  const Tensor dy = row_major(on_devices("convolution_backward"), grad, wide);
-  const Tensor x = row_major(on_devices("convolution_backward"), input, wide);
-  const Tensor w = row_major(on_devices("convolution_backward"), weight, wide);
-  setting how = {{}, product_mode(type), wide};
+  setting how(on_devices("convolution_backward"), input);
+  const Tensor dy = how.take(passing_slot::result, grad);
+  const Tensor x = how.take(passing_slot::left, input);
+  const Tensor w = how.take(passing_slot::right, weight);
+  const auto finished = [&](const Tensor& wide) {
+    return in_layout_of(rounded_to(wide, type), input, weight);
+  };
   Tensor dx, dw, db;
   if (transposed) {
     check_gradient(dy, transposed_sizes(options, x.sizes(), w.sizes()));
     const auto deep = deep_sizes(options, x.sizes());
     how.shape = geometry(options, dy.sizes(), w.sizes(), x.size(1));
-    if (wanted[0]) dx = first_places(run(forward, how, dy, w, deep), x.sizes()).contiguous();
-    if (wanted[1]) dw = run(weight_gradient, how, dy, with_zeros(x, deep), w.sizes());
+    if (wanted[0])
+      dx = finished(first_places(run(forward, how, dy, w, deep), x.sizes()).contiguous());
+    if (wanted[1]) dw = finished(run(weight_gradient, how, dy, with_zeros(x, deep), w.sizes()));
   } else {
     how.shape = geometry(options, x.sizes(), w.sizes(), w.size(0));
     check_gradient(dy, sizes_of(x.size(0), w.size(0), how.shape.output(), w.dim() - 2));
-    if (wanted[0]) dx = run(input_gradient, how, dy, w, x.sizes());
-    if (wanted[1]) dw = run(weight_gradient, how, x, dy, w.sizes());
+    if (wanted[0]) dx = finished(run(input_gradient, how, dy, w, x.sizes()));
+    if (wanted[1]) dw = finished(run(weight_gradient, how, x, dy, w.sizes()));
   }
-  if (dx.defined()) dx = in_layout_of(rounded_to(dx, type), input, weight);
-  if (dw.defined()) dw = in_layout_of(rounded_to(dw, type), input, weight);
   if (wanted[2]) {
     std::vector<std::int64_t> all{0};
     for (std::int64_t i = 2; i < dy.dim(); ++i) all.push_back(i);

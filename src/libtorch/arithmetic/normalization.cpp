@@ -18,6 +18,7 @@
 #include <potl/numeric/detail/normalization.hpp>
 
 #include "device.hpp"
+#include "passing.hpp"
 #include "real.hpp"
 #include "registrar.hpp"
 
@@ -264,13 +265,15 @@ struct channelwise {
     batch = is_last ? x.size(0) * places : x.size(0);
     size = is_last ? 1 : places;
   }
-  at::Tensor take(const at::Tensor& x) const {
+  at::Tensor take(passing_slot slot, const at::Tensor& x) const {
     require_plain(name, x);
     require_float(name, x, type);
-    return x.to(type).contiguous(format);
+    return laid_out(slot, x, type, format);
   }
-  at::Tensor make_like(const at::Tensor& x) const {
-    return at::empty(x.sizes(), x.options().dtype(type), format);
+  /// Like `taken`; of x, which was not.
+  at::Tensor make_like(const at::Tensor& taken, const at::Tensor& x) const {
+    return is_widened(x) ? passing(passing_slot::result, x.sizes(), taken.strides())
+                         : at::empty(x.sizes(), x.options().dtype(type), format);
   }
   operator_name name;
   c10::ScalarType type;
@@ -287,14 +290,14 @@ three batch_norm(const at::Tensor& x, const optional_tensor& weight, const optio
   const std::int64_t channels = x.size(1);
   const c10::ScalarType type = compute_type(name, x.scalar_type());
   const channelwise order(name, x, type);
-  const at::Tensor from = order.take(x);
+  const at::Tensor from = order.take(passing_slot::left, x);
   const at::Tensor scale = given(name, weight, type, channels);
   const at::Tensor shift = given(name, bias, type, channels);
   const bool has_running = running_mean.has_value() && running_mean->defined() &&
                            running_variance.has_value() && running_variance->defined();
   TORCH_CHECK(training || has_running,
               "Expected running_mean and running_var to be defined when training=False");
-  const at::Tensor y = order.make_like(x);
+  const at::Tensor y = order.make_like(from, x);
   const at::Tensor mean = make_beside(x, {channels}, type);
   const at::Tensor reciprocal = make_beside(x, {channels}, type);
   const auto compute = [&](const at::Tensor& old_mean, const at::Tensor& old_variance) {
@@ -348,14 +351,14 @@ three batch_norm_backward(const at::Tensor& dy, const at::Tensor& x, const optio
   const std::int64_t channels = x.size(1);
   const c10::ScalarType type = compute_type(name, x.scalar_type());
   const channelwise order(name, x, type);
-  const at::Tensor gradient = order.take(dy);
-  const at::Tensor from = order.take(x);
+  const at::Tensor gradient = order.take(passing_slot::right, dy);
+  const at::Tensor from = order.take(passing_slot::left, x);
   const at::Tensor scale = given(name, weight, type, channels);
   const at::Tensor centre = given(name, training ? saved_mean : running_mean, type, channels);
   at::Tensor factor = given(name, training ? saved_reciprocal : running_variance, type, channels);
   TORCH_CHECK(centre.defined() && factor.defined(), name.text, ": the statistics are missing");
   if (!training) factor = (factor + epsilon).sqrt().reciprocal();
-  at::Tensor dx = wanted[0] ? order.make_like(x) : at::Tensor();
+  at::Tensor dx = wanted[0] ? order.make_like(from, x) : at::Tensor();
   const at::Tensor dweight = make_if(wanted[1], x, {channels}, type);
   const at::Tensor dbias = make_if(wanted[2], x, {channels}, type);
   // Out of training the gradient of x is one product for each element.

@@ -50,4 +50,16 @@ at::Tensor widened(passing_slot slot, const at::Tensor& operand) {
   return out.copy_(operand);
 }
 
+bool is_widened(const at::Tensor& operand) {
+  const c10::ScalarType type = operand.scalar_type();
+  return operand.device().is_cpu() &&
+         (type == c10::ScalarType::BFloat16 || type == c10::ScalarType::Half);
+}
+
+at::Tensor laid_out(passing_slot slot, const at::Tensor& operand, c10::ScalarType type,
+                    at::MemoryFormat format) {
+  const at::Tensor there = operand.contiguous(format);
+  return is_widened(operand) ? widened(slot, there) : there.to(type);
+}
+
 }  // namespace potl::libtorch::dispatch

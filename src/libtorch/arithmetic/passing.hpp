@@ -27,4 +27,10 @@ at::Tensor passing(passing_slot slot, c10::IntArrayRef sizes);
 /// The operand in float32, as above: with its own strides where it has no gaps, else row-major.
 at::Tensor widened(passing_slot slot, const at::Tensor& operand);
 
+/// Whether an operand of the CPU is widened to be computed with.
+bool is_widened(const at::Tensor& operand);
+/// The operand in that type and layout, as above where it is widened.
+at::Tensor laid_out(passing_slot slot, const at::Tensor& operand, c10::ScalarType type,
+                    at::MemoryFormat format = at::MemoryFormat::Contiguous);
+
 }  // namespace potl::libtorch::dispatch

@@ -75,16 +75,11 @@ std::vector<std::int64_t> sizes_of(const at::Tensor& a, const at::Tensor& b) {
   return sizes;
 }
 
-bool is_narrow(const at::Tensor& a) {
-  return a.scalar_type() == c10::ScalarType::BFloat16 || a.scalar_type() == c10::ScalarType::Half;
-}
-
 /// In float32, to which narrow operands are widened. A session of log64 may look at them later.
 void multiply_wide(const char* name, const at::Tensor& a, const at::Tensor& b,
                    const at::Tensor& c) {
   const numeric::arithmetic mode = product_mode(a.scalar_type());
-  if (!is_narrow(a)) return multiply(name, mode, a, b, c);
-  if (mode == numeric::arithmetic::log64 || is_on_device(a)) {
+  if (mode == numeric::arithmetic::log64 || !is_widened(a)) {
     return multiply(name, mode, a.to(at::kFloat), b.to(at::kFloat), c);
   }
   multiply(name, mode, widened(passing_slot::left, a), widened(passing_slot::right, b), c);
@@ -154,8 +149,7 @@ bool product_into(const char* name, const at::Tensor& a, const at::Tensor& b,
 
 at::Tensor product(const char* name, const at::Tensor& a, const at::Tensor& b) {
   if (a.is_complex()) return complex_product(name, a, b);
-  if (is_on_device(a) || !is_narrow(a) ||
-      product_mode(a.scalar_type()) == numeric::arithmetic::log64) {
+  if (!is_widened(a) || product_mode(a.scalar_type()) == numeric::arithmetic::log64) {
     return rounded_to(wide_product(name, a, b), a.scalar_type());
   }
   require_operands(name, a, b);
