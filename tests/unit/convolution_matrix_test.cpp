@@ -105,3 +105,45 @@ TEST_CASE("convolutions in xint16 have one digest per direction", "[convolution]
                              "e017d84b98797ae7c595df77dcf9427d58489294defa66e33feaa5ac1e0734a8",
                              "65181287f33079757cf041dc1dd548bf61edf6f89a411b6a16296915327c2c04"}));
 }
+
+TEST_CASE("integer convolutions of more terms than 64 bits hold are exact", "[convolution]") {
+  constexpr std::int64_t many = (1 << 17) + 301;
+  convolution wide, deep, places;
+  wide.in_channels = deep.out_channels = many;
+  wide.out_channels = deep.in_channels = 2;
+  wide.batch = deep.batch = 3;
+  places.input[2] = many;
+  places.out_channels = 2;
+  const auto pool = make_thread_pool(2);
+  std::mt19937 generator(5);
+  // As large as integers get, all of one sign.
+  const auto drawn = [&](std::int64_t size) {
+    std::vector<float> out;
+    for (std::int64_t i = 0; i < size; ++i)
+      out.push_back(2.0F - 0x1p-22F * static_cast<float>(1 + generator() % 4));
+    return out;
+  };
+  const auto one = drawn(2 * many), other = drawn(3 * many);
+  const auto check = [&](const std::vector<float>& wanted, const auto& compute) {
+    at_each_level([&](isa) {
+      for (const executor* threads : {&inline_executor(), static_cast<const executor*>(&*pool)}) {
+        std::vector<float> found(wanted.size());
+        compute(found.data(), *threads);
+        CHECK(found == wanted);
+      }
+    });
+  };
+  for (const auto mode : {arithmetic::xint24, arithmetic::xint16}) {
+    check(reference::forward(mode, wide, other, one), [&](float* y, const executor& threads) {
+      convolve(mode, wide, other.data(), one.data(), y, threads);
+    });
+    check(reference::input_gradient(mode, deep, other, one),
+          [&](float* dx, const executor& threads) {
+            convolve_input_gradient(mode, deep, other.data(), one.data(), dx, threads);
+          });
+    check(reference::weight_gradient(mode, places, other, one),
+          [&](float* dw, const executor& threads) {
+            convolve_weight_gradient(mode, places, other.data(), one.data(), dw, threads);
+          });
+  }
+}

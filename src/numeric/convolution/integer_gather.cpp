@@ -5,7 +5,6 @@
 #include "integers.hpp"
 #include "lines.hpp"
 #include "shape.hpp"
-#include "weights.hpp"
 #include "window.hpp"
 
 namespace potl::numeric::conv {
@@ -71,35 +70,53 @@ class scaled_gather {
   };
 
   void pack_weights(std::size_t p, std::int64_t group, packed_weights& to) const {
-    const std::int64_t depth = terms(p), rows = tiles_.rows;
-    std::vector<float> floats(static_cast<std::size_t>(depth * rows + slack));
-    std::vector<std::uint32_t> largest(static_cast<std::size_t>(row_panels_ * rows));
+    const std::int64_t depth = terms(p);
+    const std::vector<tap>& taps = what_.phases[p].taps;
+    std::vector<std::int64_t> order;
+    for (std::int64_t c = 0; c < what_.channels; ++c)
+      for (const tap& t : taps) order.push_back(c * what_.weight_channel + t.weight);
+    const float* const from = what_.weights + group * what_.weight_group;
+    to.scale = {largest_weights(taps, depth, from), bits_};
     to.panels.resize(static_cast<std::size_t>(weights_before(depth)));
-    const auto with_panel = [&](std::int64_t i, const auto& body) {
-      const weight_block block{what_.phases[p],           group, row_of(i),
-                               row_of(i + 1) - row_of(i), 0,     depth};
-      conv::pack_weights(what_, block, with_, floats.data(), rows);
-      body(block.row, block.rows);
-    };
-    for (std::int64_t i = 0; i < row_panels_; ++i)
-      with_panel(i, [&](std::int64_t row, std::int64_t count) {
-        body_.largest({floats.data(), 1, rows, depth, count}, largest.data() + row);
-      });
-    to.scale = {largest, bits_};
-    for (std::int64_t i = 0; i < row_panels_; ++i)
-      with_panel(i, [&](std::int64_t row, std::int64_t count) {
-        for (std::int64_t begin = 0; begin < depth; begin += chunk_) {
+    // Rows that are neighbours are read some terms at a time, for all panels.
+    const std::int64_t step = what_.weight_row == 1 ? 8 : chunk_;
+    for (std::int64_t begin = 0; begin < depth; begin += chunk_) {
+      const std::int64_t end = std::min(begin + chunk_, depth);
+      for (std::int64_t k = begin; k < end; k += step)
+        for (std::int64_t i = 0; i < row_panels_; ++i) {
           detail::panel<float, std::int16_t> part;
-          part.from = floats.data() + begin * rows;
-          part.step = rows;
-          part.depth = std::min(chunk_, depth - begin);
-          part.lanes = static_cast<int>(count);
+          part.from = from + row_of(i) * what_.weight_row;
+          part.lane_stride = what_.weight_row;
+          part.step = 1;
+          part.order = order.data() + k;
+          part.depth = std::min(step, end - k);
+          part.lanes = static_cast<int>(row_of(i + 1) - row_of(i));
           part.width = tiles_.rows;
-          part.scale = to.scale.up.data() + row;
-          part.to = to.panels.data() + weights_at(p, begin, i);
+          part.scale = to.scale.up.data() + row_of(i);
+          part.to = to.panels.data() + weights_at(p, begin, i) +
+                    (k - begin) * tiles_.rows * tiles_.row_words;
           tiles_.pack_rows(part);
         }
-      });
+    }
+  }
+
+  // Of each row.
+  std::vector<std::uint32_t> largest_weights(const std::vector<tap>& taps, std::int64_t depth,
+                                             const float* from) const {
+    std::vector<std::uint32_t> largest(static_cast<std::size_t>(what_.rows));
+    if (depth == what_.weight_row && depth == what_.channels * what_.weight_channel) {
+      body_.largest({from, depth, 1, depth, what_.rows}, largest.data());
+      return largest;
+    }
+    // Else rows of a channel are neighbours: among the channels first.
+    std::vector<std::uint32_t> each(static_cast<std::size_t>(what_.rows * what_.weight_row));
+    body_.largest({from, 1, what_.weight_channel, what_.channels, what_.rows * what_.weight_row},
+                  each.data());
+    for (std::int64_t row = 0; row < what_.rows; ++row)
+      for (const tap& t : taps)
+        raise(&largest[static_cast<std::size_t>(row)],
+              &each[static_cast<std::size_t>(row * what_.weight_row + t.weight)], 1);
+    return largest;
   }
 
   std::int64_t terms(std::size_t p) const { return static_cast<std::int64_t>(offsets_[p].size()); }

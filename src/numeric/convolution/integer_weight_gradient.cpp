@@ -147,8 +147,6 @@ class scaled_weight_gradient {
             dy_at.push_back(dy_window_.line(n, d, h) + i);
           }
     const auto terms = static_cast<std::int64_t>(x_at.size());
-    if (part.terms + terms > detail::most_terms_of(bits_)) part.move_far();
-    part.terms += terms;
     std::int64_t* const sums = part.near.data() + group * rows_ * sums_row_;
     detail::tile<std::int16_t, std::int64_t> t;
     t.a_step = tiles_.rows;
@@ -157,6 +155,8 @@ class scaled_weight_gradient {
     t.first = false;
     for (std::int64_t begin = 0; begin < terms; begin += chunk_) {
       t.depth = std::min(chunk_, terms - begin);
+      if (part.terms + t.depth > detail::most_terms_of(bits_)) part.move_far();
+      part.terms += t.depth;
       const std::int64_t words =
           divide_up(t.depth, tiles_.terms) * tiles_.terms * tiles_.rows * tiles_.row_words;
       for (std::int64_t i = 0; i < row_panels_; ++i) {

@@ -72,13 +72,13 @@ struct place_runs {
 template <class Digits>
 inline void pack_across(const panel<float, std::int16_t>& p) {
   const int plane = 2 * p.width;
-  for (int lane = 0; lane < p.width; lane += 16) {
+  for (int lane = 0; lane < p.width && lane < p.lanes; lane += 16) {
     const int filled = p.lanes - lane;
     const __mmask16 places = lanes16(p.width - lane);
     const __m512 exponent = exponents(p.scale + lane, filled);
     const place_runs runs(filled, [&](int i) { return p.at(lane + i); });
     const auto row = [&](std::int64_t k) __attribute__((always_inline)) {
-      if (k >= p.depth || filled <= 0) return _mm512_setzero_si512();
+      if (k >= p.depth) return _mm512_setzero_si512();
       return integers(runs.load(p.from + p.at_term(k)), exponent);
     };
     std::int16_t* to = p.to + 2 * lane;
@@ -113,7 +113,7 @@ inline void pack_along(const panel<float, std::int16_t>& p) {
   for (std::int64_t k = 0; k < p.depth; k += 16) {
     const int terms = p.depth - k < 16 ? static_cast<int>(p.depth - k) : 16;
     const place_runs runs(terms, [&](int i) { return p.at_term(k + i); });
-    for (int lane = 0; lane < p.width; lane += together) {
+    for (int lane = 0; lane < p.width && lane < p.lanes; lane += together) {
       const int filled = p.lanes - lane;
       const __mmask8 places = static_cast<__mmask8>(lanes16(p.width - lane) & 0xf);
       alignas(64) float exponent[16];
