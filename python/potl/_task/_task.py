@@ -160,6 +160,8 @@ class Task:
         # Whether a loss of the default step depended on what is trained.
         self._depended = False
         self._validate()
+        for each in self.optimizers:
+            _leave_out_new_options(each)
 
     # ------------------------------------------------------------------ what users override
 
@@ -515,6 +517,16 @@ def _unwrapped(values: tuple[Any, ...]) -> tuple[Any, ...]:
         name = inner.get(module) if package == "accelerate" else None
         out.append(value if name is None else getattr(value, name))
     return tuple(out)
+
+
+def _leave_out_new_options(optimizer: torch.optim.Optimizer) -> None:
+    """Removes `maximize=False`, which LBFGS has since torch 2.14 and takes for granted where it is
+    not there: jobs and states have all options, and those of earlier versions do not have this one.
+    """
+    if type(optimizer) is torch.optim.LBFGS:
+        for options in (optimizer.defaults, *optimizer.param_groups):
+            if options.get("maximize") is False:
+                del options["maximize"]
 
 
 def _as_tuple(value: Any) -> tuple[Any, ...]:

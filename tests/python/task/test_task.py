@@ -113,6 +113,19 @@ def test_an_optimizer_of_other_parameters_is_refused():
         tasks.task(tasks.mlp(), stranger)
 
 
+@pytest.mark.parametrize("maximize", [False, True])
+def test_lbfgs_has_the_options_that_it_has_in_every_version_of_torch(maximize):
+    """torch 2.14 has one more."""
+    model = tasks.mlp()
+    optimizer = torch.optim.LBFGS(model.parameters())
+    for options in (optimizer.defaults, optimizer.param_groups[0]):
+        options["maximize"] = maximize
+    tasks.task(model, optimizer)
+    kept = {"maximize"} if maximize else set()
+    assert {"maximize"} & optimizer.defaults.keys() == kept
+    assert {"maximize"} & optimizer.param_groups[0].keys() == kept
+
+
 def test_a_build_that_returns_no_task_is_refused():
     with pytest.raises(UsageError, match="build returned a Sequential"):
         Session.open(tasks.mlp, seed=1)
