@@ -280,6 +280,13 @@ double replayer::loss_of(const transcript::state& from, std::uint64_t step) {
   return guarded([&work = work_, step, ids] { return work.batch_loss(step, ids); });
 }
 
+double replayer::loss_of_whole(const transcript::state& from, std::uint64_t step) {
+  double out = 0;
+  static_cast<void>(run_steps(from, step - 1, step, std::nullopt,
+                              [&](std::uint64_t, const step_outcome& what) { out = what.loss; }));
+  return out;
+}
+
 std::optional<std::string> replayer::first_operator(const transcript::state& from,
                                                     std::uint64_t start, std::uint64_t step) {
   const auto unknown = [](const std::string& why) { return "unknown: " + why; };

@@ -80,6 +80,8 @@ class replayer {
                                             std::uint64_t step);
   /// What a step on the agreed samples would report from `from`, the state after `step` - 1.
   double loss_of(const transcript::state& from, std::uint64_t step);
+  /// The same by running the step, with its backward passes and its update.
+  double loss_of_whole(const transcript::state& from, std::uint64_t step);
   /// Runs `what`, blamed on the recorded state only if it works from the workload's own initial
   /// state, which the control experiment restores before it calls `what` again.
   template <class What>

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import torch.nn.functional as F
 from lawful import data, net, sgd
 from torch import nn
 from torch.nn.utils import prune
+from torch.utils.checkpoint import checkpoint
 
 import potl
 from potl import Task
@@ -56,6 +58,59 @@ def test_losses_of_an_own_step_are_recomputed_by_it(arithmetic: str, tmp_path: P
     )
     assert report.verdict == "accepted", report.sentence
     assert any(one.check == "pev" and one.result == "pass" for one in report.findings)
+
+
+class Remembered(nn.Module):
+    """Divides by what it has seen, which a checkpointed part sees again in the backward pass."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("size", torch.ones(()))
+
+    def _divided(self, x: torch.Tensor) -> torch.Tensor:
+        self.get_buffer("size").mul_(0.99999).add_(1e-5 * x.detach().abs().mean())
+        return x / self.get_buffer("size")
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        out: torch.Tensor = checkpoint(self._divided, x, use_reentrant=False)
+        return out
+
+
+class Added(Task):
+    """Its update adds a little to what the step reports."""
+
+    def update(self, loss: torch.Tensor) -> None:
+        super().update(loss)
+        loss.add_(1e-6)
+
+
+def build_remembered() -> Task:
+    model = nn.Sequential(net(), Remembered())
+    return Task(model, sgd(model), data(), F.cross_entropy, batch_size=8, epochs=3, accumulate=3)
+
+
+def build_added() -> Task:
+    model = net()
+    return Added(model, sgd(model), data(), F.cross_entropy, batch_size=8, epochs=3)
+
+
+@pytest.mark.parametrize("arithmetic", ["ord32", "log64"])
+@pytest.mark.parametrize("made_by", [build_remembered, build_added])
+def test_a_loss_is_what_the_whole_step_reports(
+    made_by: Callable[[], Task], arithmetic: str, tmp_path: Path
+) -> None:
+    """Forward passes alone give another one, by less than `Job.create` would notice."""
+    job = potl.Job.create(made_by, seed=7, checkpoint_every=3, arithmetic=arithmetic)
+    run = potl.record(made_by, tmp_path / "run", job=job)
+    report = potl.verify(
+        run,
+        job=job,
+        commitment=run.commit(),
+        task=made_by,
+        checks=[potl.PEV(fraction=1.0), potl.Replay(samples=3)],
+        ledger=None,
+    )
+    assert report.verdict == "accepted", report.sentence
 
 
 class Adversarial(Task):
