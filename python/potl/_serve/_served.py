@@ -281,17 +281,33 @@ class ServedRun:
             now.close()
             return
         try:
-            job = _core.Evidence.open(str(self._directory), job=None, commitment=None).job
-            if job.id.hex() != self.job:
-                raise StorageError(
-                    f"{self._directory} holds a run of another job than when it was first served",
-                    "end potl serve, and start it again",
-                )
+            records = self._records_of_another(now)
         except BaseException:
             now.close()
             raise
         self._log.close()
-        self._log, self._records = now, Records(now.descriptor)
+        self._log, self._records = now, records
+
+    def _records_of_another(self, log: File) -> Records:
+        """Those of a log that has taken the place of the first one. What is still being copied is
+        not said to be missing, which a verifier would hold against the trainer.
+        """
+        copied = f"{self._directory} is not whole, and may still be copied"
+        try:
+            job = _core.Evidence.open(str(self._directory), job=None, commitment=None).job
+            committed = self._committed()
+        except MissingError as error:
+            raise StorageError(copied, "") from error
+        if job.id.hex() != self.job:
+            raise StorageError(
+                f"{self._directory} holds a run of another job than when it was first served",
+                "end potl serve, and start it again",
+            )
+        records = Records(log.descriptor)
+        records.scan()
+        if committed is not None and len(records) < committed:
+            raise StorageError(copied, "")
+        return records
 
     def _size_of(self, name: str) -> int | None:
         try:

@@ -267,6 +267,26 @@ def test_a_log_that_takes_the_place_of_the_first_one_is_served(tmp_path: Path) -
         served.close()
 
 
+def test_a_run_that_is_still_copied_is_not_said_to_have_no_states(tmp_path: Path) -> None:
+    """Who verifies meanwhile would reject it for withholding them."""
+    run = tmp_path / "run"
+    helpers.record_run(run, JOB)
+    served = ServedRun(run)
+    try:
+        log, job = run / "transcript.log", run / "job.json"
+        whole = log.read_bytes()
+        log.unlink()
+        log.write_bytes(whole[: len(whole) // 2])
+        assert get(served, "/v1/checkpoints/4/0").status_code == 500
+        job.replace(tmp_path / "job.json")
+        log.write_bytes(whole)
+        assert get(served, "/v1/checkpoints/4/0").status_code == 500
+        (tmp_path / "job.json").replace(job)
+        assert get(served, "/v1/checkpoints/4/0").status_code == 200
+    finally:
+        served.close()
+
+
 @pytest.mark.parametrize(
     "name", ["checkpoints/step-2.safetensors", "checkpoints", "transcript.log", "job.json"]
 )
