@@ -363,6 +363,11 @@ def require_torch_of(job: Job) -> None:
     of torch make the same bits with other ones, and whoever has other ones is taken for a cheat.
     """
     made = job.core.fields()["environment"].get("torch")
+    if made is None:
+        raise UnsupportedError(
+            "the job does not name a torch, so that a step may have other operators for others",
+            "disputes are about jobs that potl.Job.create made",
+        )
     if str(made).split(".")[:2] != torch.__version__.split(".")[:2]:
         raise UnsupportedError(
             f"the job was made with torch {made}, and this is torch {torch.__version__}, in which "

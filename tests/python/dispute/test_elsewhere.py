@@ -6,6 +6,7 @@ torch, or on another device, an honest step is another program, and loses by its
 from __future__ import annotations
 
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
@@ -13,6 +14,7 @@ import traced_nets
 from disputed import Case, case
 
 import potl
+from potl._dispute._party import require_torch_of
 
 pytest.importorskip("potl._torch", reason="potl was built without torch")
 
@@ -57,3 +59,12 @@ def test_a_party_on_another_device_does_not_begin(
     with pytest.raises(potl.UnsupportedError, match="cuda:0") as error:
         party.open()
     assert "on the CPU" in error.value.remedy and closed == [True]
+    with pytest.raises(potl.UnsupportedError, match="cuda:0"):
+        potl.dispute(trainer=party, auditor=mlp.auditor(), referee=mlp.referee())
+
+
+def test_a_job_that_names_no_torch_is_told_what_disputes_are_about() -> None:
+    job: Any = SimpleNamespace(core=SimpleNamespace(fields=lambda: {"environment": {}}))
+    with pytest.raises(potl.UnsupportedError, match="does not name a torch") as error:
+        require_torch_of(job)
+    assert "potl.Job.create" in error.value.remedy
