@@ -180,14 +180,25 @@ TEST_CASE("an infinite weight over padding makes NaN, as the definition says", "
 }
 
 TEST_CASE("empty convolutions write zeros or nothing", "[convolution]") {
-  convolution none = square(0, 3, 5, 8, 3, 1);
-  std::vector<float> dw(135, 1.0F);
-  convolve_weight_gradient(arithmetic::ord32, none, nullptr, nullptr, dw.data(), inline_executor());
-  CHECK(dw == std::vector<float>(135, 0.0F));
-  none = square(1, 0, 5, 8, 3, 1);
-  std::vector<float> y(320, 1.0F);
-  convolve(arithmetic::ord32, none, nullptr, nullptr, y.data(), inline_executor());
-  CHECK(y == std::vector<float>(320, 0.0F));
+  for (const auto mode :
+       {arithmetic::ord32, arithmetic::cr32, arithmetic::xint24, arithmetic::xint16}) {
+    convolution none = square(0, 3, 5, 8, 3, 1);
+    std::vector<float> dw(135, 1.0F);
+    convolve_weight_gradient(mode, none, nullptr, nullptr, dw.data(), inline_executor());
+    CHECK(dw == std::vector<float>(135, 0.0F));
+    convolve(mode, none, nullptr, dw.data(), nullptr, inline_executor());
+    convolve_input_gradient(mode, none, nullptr, dw.data(), nullptr, inline_executor());
+    none = square(1, 0, 5, 8, 3, 1);
+    std::vector<float> y(320, 1.0F);
+    convolve(mode, none, nullptr, nullptr, y.data(), inline_executor());
+    CHECK(y == std::vector<float>(320, 0.0F));
+    convolve_input_gradient(mode, none, y.data(), nullptr, nullptr, inline_executor());
+    convolve_weight_gradient(mode, none, nullptr, y.data(), nullptr, inline_executor());
+    none = square(1, 5, 0, 8, 3, 1);
+    std::vector<float> dx(320, 1.0F);
+    convolve_input_gradient(mode, none, nullptr, nullptr, dx.data(), inline_executor());
+    CHECK(dx == std::vector<float>(320, 0.0F));
+  }
 }
 
 TEST_CASE("a geometry that is none is refused", "[convolution]") {

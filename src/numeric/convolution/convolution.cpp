@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -7,6 +8,7 @@
 
 #include "channels.hpp"
 #include "gather.hpp"
+#include "geometry.hpp"
 #include "integers.hpp"
 #include "pointwise.hpp"
 #include "weight_gradient.hpp"
@@ -23,9 +25,24 @@ int bits_of(arithmetic mode) {
   return mode == arithmetic::xint24 ? 24 : 16;
 }
 
+// Sums of no terms. Blocks and their windows need some.
+bool are_zeros(const conv::gather& what) {
+  if (what.channels != 0) return false;
+  std::fill_n(what.target, what.batch * what.groups * what.rows * conv::volume(what.target_size),
+              0.0F);
+  return true;
+}
+
+bool are_zeros(const convolution& g, float* dw) {
+  if (g.batch != 0) return false;
+  std::fill_n(dw, g.out_channels * (g.in_channels / g.groups) * conv::volume(g.kernel), 0.0F);
+  return true;
+}
+
 std::vector<near_tie> run_rounded(arithmetic mode, const log64_options& options,
                                   const conv::gather& what, const element_operands& operands,
                                   const executor& threads) {
+  if (are_zeros(what)) return {};
   conv::rounded_results results(mode, options, operands, what.target, threads);
   conv::run(what, conv::active_kernels(), threads, results);
   return results.finish();
@@ -34,6 +51,7 @@ std::vector<near_tie> run_rounded(arithmetic mode, const log64_options& options,
 std::vector<near_tie> weight_gradient_rounded(arithmetic mode, const log64_options& options,
                                               const convolution& geometry, const float* x,
                                               const float* dy, float* dw, const executor& threads) {
+  if (are_zeros(geometry, dw)) return {};
   conv::rounded_results results(mode, options, conv::channel_operands(geometry, x, dy), dw,
                                 threads);
   conv::weight_gradient(geometry, x, dy, dw, conv::active_kernels(), threads, results);
@@ -46,8 +64,8 @@ void run(arithmetic mode, const conv::gather& what, const element_operands& oper
     conv::run(what, conv::active_kernels(), threads);
   else if (mode == arithmetic::cr32)
     run_rounded(mode, {}, what, operands, threads);
-  else
-    conv::integer_gather(bits_of(mode), what, conv::active_kernels(), threads);
+  else if (const int bits = bits_of(mode); !are_zeros(what))
+    conv::integer_gather(bits, what, conv::active_kernels(), threads);
 }
 
 }  // namespace
@@ -90,9 +108,8 @@ void convolve_weight_gradient(arithmetic mode, const convolution& geometry, cons
     conv::weight_gradient(geometry, x, dy, dw, conv::active_kernels(), threads);
   else if (mode == arithmetic::cr32)
     weight_gradient_rounded(mode, {}, geometry, x, dy, dw, threads);
-  else
-    conv::integer_weight_gradient(bits_of(mode), geometry, x, dy, dw, conv::active_kernels(),
-                                  threads);
+  else if (const int bits = bits_of(mode); !are_zeros(geometry, dw))
+    conv::integer_weight_gradient(bits, geometry, x, dy, dw, conv::active_kernels(), threads);
 }
 
 std::vector<near_tie> convolve_log64(const convolution& geometry, const float* x, const float* w,
