@@ -126,7 +126,7 @@ class workload {
   std::string other_first_steps();
   /// The same of one step that ended in the present state; of tasks that are taken as they are, "".
   std::string other_end(std::uint64_t step, double loss) {
-    if (step > ends_.size()) return "";
+    if (step == 0 || step > ends_.size()) return "";
     const bool same = detail::end_of(capture().state_digest(), loss) == ends_[step - 1];
     return same ? "" : detail::other_end(step);
   }
