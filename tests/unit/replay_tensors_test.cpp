@@ -2,9 +2,11 @@
 // Each tensor against its own noise, its own rounding and its own update.
 #include "catch.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <string>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "replay_fixture.hpp"
@@ -334,6 +336,34 @@ TEST_CASE("a form that follows outputs neither accuses nor passes, whatever repe
   CHECK(one.verdict() == "inconclusive");
   one.options.tolerance = "exact";
   CHECK(one.verdict() == "rejected");
+}
+
+TEST_CASE("what no repeat decides takes none from what one convicts") {
+  scene one;
+  tensor_distance form;
+  form.path = "state/own/kept (its length, type or text)";
+  form.count = form.l2 = form.excess = 1;
+  form.scalar = form.whole = true;
+  for (std::size_t at = 1; at < one.measured.size(); ++at) one.differs(at, {form});
+  CHECK(one.more().empty());
+  CHECK(one.verdict() == "inconclusive");
+  const std::size_t last = one.measured.size() - 1;
+  for (const bool before : {false, true}) {
+    auto both = std::vector{form, tensor("w", 0.9, 500)};
+    if (before) std::swap(both[0], both[1]);
+    one.differs(last, both);
+    const auto more = one.more();
+    const auto asks = [&](std::size_t at) {
+      return std::any_of(more.begin(), more.end(), [&](const segment_request& asked) {
+        return asked.start == one.measured[at].request.start;
+      });
+    };
+    CHECK(asks(last));
+    CHECK_FALSE(asks(last - 1));
+    one.noise(last, {tensor("w", 0.001, 500)});
+    CHECK(one.verdict() == "rejected");
+    one.measured[last].noise.clear();
+  }
 }
 
 TEST_CASE("floats beside the weights may follow from what turned in their object") {

@@ -360,7 +360,11 @@ class judge {
         continue;
       }
       const bool worse = !out_.problem || out_.problem->result != outcome::reject;
-      if (worse) too_far(rule, one.path, one.l2, one.excess, by);
+      if (out_.problem && is_settled(one.l2, by)) {
+        out_.near = false;  // and hides nothing that repeats decide
+      } else if (worse) {
+        too_far(rule, one.path, one.l2, one.excess, by);
+      }
       if (follows) {
         out.all = false;
       } else {
@@ -397,8 +401,14 @@ class judge {
     out_.problem->threshold = tolerance;
   }
 
+  /// Neither passes nor accuses, whatever repeats show.
+  static bool is_settled(double l2, const limits& by) {
+    return by.far == anywhere && !within(l2, by.cap);
+  }
+
   void too_far(std::string_view rule, const std::string& what, double l2, double excess,
                const limits& by) {
+    out_.settled = is_settled(l2, by);
     const bool capped = excess <= 0 || within(excess, by.tolerance);
     out_.near = out_.near && within(l2, by.cap);
     const double tolerance = std::min(by.tolerance, by.cap);
@@ -407,9 +417,9 @@ class judge {
     const std::string_view found = capped                   ? "replay.tolerance_cap"
                                    : which_ == "parameters" ? narrowest()
                                                             : rule;
-    if (!has_own_noise(context_, measurement_)) {
+    if (!out_.settled && !has_own_noise(context_, measurement_)) {
       problem(found, outcome::inconclusive, reason + ", but the noise was not measured here");
-    } else if (!noise_is_finite(measurement_, which_)) {
+    } else if (!out_.settled && !noise_is_finite(measurement_, which_)) {
       problem("transcript.finite", outcome::inconclusive,
               reason + ", but an honest repeat is not finite, so the noise is not known");
     } else if (within(l2, by.far)) {

@@ -45,6 +45,7 @@ struct group_judgement {
   double distance = 0, tolerance = 0, noise = 0;
   bool near =
       true;  ///< nothing that is beyond its tolerance is beyond the cap: noise may excuse it
+  bool settled = false;           ///< the problem is inconclusive, whatever repeats show
   double ratio() const noexcept;  ///< distance / tolerance; 0 when both are
 };
 

@@ -40,7 +40,8 @@ doubt doubt_of(const run_view& run, const detail::replay_context& context,
   for (const group_distance& group : one.distances) {
     if (!group.structure_equal || !group.finite) return {};  // rejects without any noise
     const auto judged = detail::judge_group(context, one, group.group);
-    if (judged.problem) take(*judged.problem);
+    // What a prover may differ in freely must not take the repeats that would convict.
+    if (judged.problem && !judged.settled) take(*judged.problem);
     out.near = out.near && judged.near;
   }
   return out;
