@@ -93,7 +93,8 @@ inline detail::first_steps require_replayable(const builder& build, const transc
   const detail::one_thread scope;
   detail::first_steps straight = detail::try_steps(build, job, steps);
   const digest wanted = straight.after.state_digest();
-  if (detail::try_steps(build, job, steps).after.state_digest() != wanted) {
+  const detail::first_steps again = detail::try_steps(build, job, steps);
+  if (again.after.state_digest() != wanted || again.ends != straight.ends) {
     throw exception({errc::unsupported, "two builds of the task train differently",
                      "keep nothing outside the task, and draw from LibTorch's CPU generator"});
   }

@@ -51,7 +51,8 @@ class workload {
  public:
   /// Builds the task. Throws potl::exception: usage, naming the difference, when the task is not
   /// the job's; unsupported when it brings no exact arithmetic for a job in one. With `compare`
-  /// false it is taken as it is, which a test of a cheat needs.
+  /// false it is taken as it is, which a test of a cheat needs. `build` is kept and may be called
+  /// again: what it refers to must outlive the workload.
   workload(const builder& build, transcript::job agreed, bool compare = true)
       : agreed_(std::make_unique<transcript::job>(std::move(agreed))),
         order_(std::make_unique<transcript::batch_order>(*agreed_)),

@@ -7,7 +7,7 @@
 // Assumes: round-to-nearest without flush-to-zero (numeric/detail/fp_environment.hpp).
 // Cost: that of the matrix product of the same size. Workspace is some megabytes per thread; for
 // weight gradients also up to 32 MB of partial sums, or one result when that is larger. In the
-// integer modes these are 64 MB, or 8 bytes for each weight when that is more.
+// integer modes these are 256 MB, or 8 bytes for each weight when that is more.
 // Cannot: take other layouts. Tensors are contiguous, batch x channels x depth x height x width;
 // one and two dimensions use leading sizes of 1.
 //

@@ -151,8 +151,8 @@ def play(
     here = {name: one for name, one in chosen.items() if isinstance(one, Party)}
     if any(one.job.id != referee.job.id for one in here.values()):
         raise UsageError("the parties and the referee have different jobs", "give them one")
-    for one in here.values():
-        with one.open():  # found out later, it would leave the dispute undecided
+    for party in here.values():
+        with party.open():  # found out later, it would leave the dispute undecided
             pass
     public = public_keys(referee, {name: one.key.public_key for name, one in here.items()}, keys)
     own = referee.key.public_key

@@ -301,6 +301,10 @@ def _compare(
 def _relative(distance: _core.GroupDistance) -> float:
     if not distance.finite or not distance.structure_equal:
         return float("inf")
+    # What cannot be within any share of its update, such as a list that is longer in a repeat.
+    free = [one for one in distance.tensors if one.whole and not one.places]
+    if any(one.l2 > one.update_l2 == 0 for one in free):
+        return float("inf")
     if distance.l2 == 0:
         return 0.0
     return float(distance.l2 / distance.update_l2) if distance.update_l2 else float("inf")

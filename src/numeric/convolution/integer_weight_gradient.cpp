@@ -12,7 +12,7 @@
 namespace potl::numeric::conv {
 namespace {
 
-constexpr std::int64_t most_bytes = std::int64_t{64} << 20;  // of sums, where a worker has fewer
+constexpr std::int64_t most_bytes = std::int64_t{256} << 20;  // of sums, where a worker has fewer
 
 // What reads dy where it lies.
 convolution own_places(const convolution& g) {

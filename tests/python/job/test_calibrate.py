@@ -9,6 +9,8 @@ import driver_tasks as tasks
 import pytest
 
 import potl
+from potl import _core
+from potl._job._calibrate import _relative
 
 
 @pytest.fixture(scope="module")
@@ -80,3 +82,11 @@ def test_a_larger_disk_makes_verification_cheaper(measured: potl.Calibration) ->
     assert large.checkpoint_every < small.checkpoint_every
     assert large.verification_fraction < small.verification_fraction
     assert large.noise_fits and not small.noise_fits
+
+
+def test_a_form_that_differs_is_within_no_share_of_an_update() -> None:
+    """A verification of such a segment ends inconclusive, however far its floats are off."""
+    form = _core.TensorDistance(path="state/own/kept", l2=1.0, whole=True)
+    distance = _core.GroupDistance(group="other", tensors=[form])
+    assert _relative(distance) == math.inf
+    assert _relative(_core.GroupDistance(group="other")) == 0.0
