@@ -37,9 +37,9 @@ struct tile {
 
 /// to[k * width + lane] = from[lane * lane_stride + order(k) * step], zero for lanes beyond
 /// `lanes`. Where lanes are more than the width, lane - width is the first of the next panel.
-/// Integers with lane_at: from[lane_at[lane] + order(k)]. Of these, runs of neighbours are lanes
-/// where lane_stride is 1, else terms; lanes beyond `lanes`, which no tile reads, may stay as they
-/// are.
+/// Of integers, lanes beyond `lanes` may stay as they are: what tiles make of them is not used.
+/// Integers with lane_at: from[lane_at[lane] + order(k)]. Runs of neighbours are lanes where
+/// lane_stride is 1, else terms.
 template <class From, class Packed>
 struct panel {
   const From* from = nullptr;
