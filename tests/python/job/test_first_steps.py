@@ -479,3 +479,9 @@ def test_what_is_no_list_of_digests_is_malformed(value: Any, tmp_path: Path) -> 
         open_checked(stepping, job)
     with pytest.raises(potl.MalformedError, match="task/first_steps"):
         potl.record(stepping, tmp_path / "run", job=job)
+
+
+def test_a_step_ends_in_the_same_digest_as_in_cpp() -> None:
+    """tests/install/libtorch/arithmetic_test.cpp has the same one."""
+    ends = _first_steps.end_of(bytes(32), 0.5)
+    assert ends == "6712707409f1a372ad92ef0031ec25a69dfa022601a43bed2c46e6d34d2ac7b7"
