@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 import torch
 
 from .. import _core
+from .._arithmetic import _arithmetic
 from .._base._errors import UnsupportedError, UsageError
 from .._task import _random
 from .._task._collated import split_batch
@@ -22,6 +23,10 @@ from .._task._trees import first_difference
 from ._ranks import Ranks
 from ._running_statistics import RunningStatistics
 from ._steps import parameters_of
+
+# What of a loss, and of the norm of all gradients, may be a matter of rounding in stock arithmetic,
+# where some operators of a device round otherwise each time: in full precision, and in half.
+_ROUNDED, _ROUNDED_HALF = 1e-4, 1e-2
 
 _LOSSES = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
 
@@ -33,13 +38,23 @@ class ParallelStep:
         task: With the default step.
         ranks: The processes.
         capture: Copies the state of the task.
+        restore: Makes the task hold such a state.
+        is_exact: Whether one process computes the same bits each time.
 
     Raises:
         UnsupportedError: The task has a step of its own.
         UsageError: There are more processes than micro-batches.
     """
 
-    def __init__(self, task: Task, ranks: Ranks, capture: Callable[[], _core.State]) -> None:
+    def __init__(
+        self,
+        task: Task,
+        ranks: Ranks,
+        *,
+        capture: Callable[[], _core.State],
+        restore: Callable[[_core.State], None],
+        is_exact: bool,
+    ) -> None:
         if overrides_step(task):
             raise UnsupportedError(
                 "several processes cannot share a step of the task's own",
@@ -57,7 +72,12 @@ class ParallelStep:
         self._parameters = parameters_of(task)
         self._sums = [_OrderedSum(alike, ranks) for alike in _alike(self._parameters)]
         self._statistics = RunningStatistics(task.model)
-        self._capture: Callable[[], _core.State] | None = capture  # until it was looked once
+        self._capture = capture
+        self._restore = restore
+        is_wide = all(one.dtype.itemsize >= 4 for one in self._parameters)
+        rounded = _ROUNDED if is_wide and task.autocast is None else _ROUNDED_HALF
+        self._allowed = 0.0 if is_exact else rounded
+        self._count = 0
 
     def __call__(self, batch: object) -> torch.Tensor:
         """One optimizer update on one collated batch: `Task.step`."""
@@ -67,9 +87,13 @@ class ParallelStep:
         if task.scaler is not None:
             # It begins with its first loss, and not every process has one in a short batch.
             task.scaler.scale(torch.zeros((), device=task.device))
-        before = None if self._capture is None else self._capture()
         parameters, sums = self._parameters, self._sums
         parts = split_batch(batch, task.accumulate, task.batch_size)
+        # Steps 1, 2, 4, 8 and so on are computed by each process alone, too: they cost little, and
+        # of a step that cannot be shared from then on, half a training is lost at most.
+        self._count += 1
+        before = self._capture() if self._count & (self._count - 1) == 0 else None
+        alone = None if before is None else self._alone(parts, before)
         total: torch.Tensor | None = None
         for first in range(0, len(parts), ranks.size):
             mine = first + ranks.rank
@@ -96,6 +120,8 @@ class ParallelStep:
         with torch.no_grad():
             for each in sums:
                 each.put_back()
+        if alone is not None:
+            self._require_same(total, *alone)
         drawn = _random.draws()
         task.update(total)
         if _random.draws() != drawn:
@@ -105,11 +131,50 @@ class ParallelStep:
             )
         return total
 
+    def _alone(
+        self, parts: Sequence[tuple[object, float]], before: _core.State
+    ) -> tuple[torch.Tensor, list[torch.Tensor | None]]:
+        """Loss and gradients of the micro-batches as one process has them. Nothing else is left."""
+        task, drawn = self._task, _random.draws()
+        total: torch.Tensor | None = None
+        for index, part in enumerate(parts):
+            task._before_micro_batch(index)
+            loss = task._backward_of(*part)
+            total = loss if total is None else total + loss
+        assert total is not None
+        _random.count(drawn - _random.draws())
+        gradients = [one.grad for one in self._parameters]
+        if any(one is not None and one.layout is not torch.strided for one in gradients):
+            raise UnsupportedError(
+                "several processes cannot add up sparse gradients",
+                "make embeddings without sparse=True, or train in one process",
+            )
+        for optimizer in task.optimizers:
+            optimizer.zero_grad(set_to_none=True)
+        with _arithmetic.outside():
+            self._restore(before)
+        return total, gradients
+
+    def _require_same(
+        self, total: torch.Tensor, loss: torch.Tensor, gradients: Sequence[torch.Tensor | None]
+    ) -> None:
+        """A client verifies in one process."""
+        found = [one.grad for one in self._parameters]
+        with _arithmetic.outside(), torch.no_grad():
+            pairs = ("the loss", [total], [loss]), ("the gradients", found, gradients)
+            other = [name for name, these, those in pairs if _are_off(these, those, self._allowed)]
+        if other:
+            raise UnsupportedError(
+                f"{' and '.join(other)} of the step are not those that one process computes",
+                "a forward pass cannot read running statistics, a hook cannot change gradients "
+                "that are added up (register_post_accumulate_grad_hook), and reentrant checkpoints "
+                "cannot share parameters (use_reentrant=False): change that, or train in one "
+                "process",
+            )
+
     def _require_unchanged(self, before: _core.State) -> None:
         """Each process would change its own copy, and each in another way."""
-        assert self._capture is not None
         place = first_difference(before.tree(), self._capture().tree())
-        self._capture = None
         if place is not None:
             raise UnsupportedError(
                 f"{place} changes in the forward pass, and each process sees only its own "
@@ -194,6 +259,23 @@ class _OrderedSum:
                     gradient if one.is_contiguous() else torch.empty_like(one).copy_(gradient)
                 )
         self._added = [False] * len(self._parameters)
+
+
+def _are_off(
+    these: Sequence[torch.Tensor | None], those: Sequence[torch.Tensor | None], allowed: float
+) -> bool:
+    """Whether tensors differ from others by more than a share of the norm of all those."""
+    off = size = 0.0
+    for a, b in zip(these, those, strict=True):
+        if a is None or b is None:
+            off += 0.0 if a is b else torch.inf
+            continue
+        # Overflows are the same, or one of them is far from the other.
+        wide = [torch.view_as_real(x) if x.is_complex() else x for x in (a, b)]
+        a, b = (x.nan_to_num().double() for x in wide)
+        off += float((a - b).square().sum())
+        size += float(b.square().sum())
+    return off > allowed**2 * size
 
 
 def _alike(parameters: Sequence[torch.nn.Parameter]) -> list[list[torch.nn.Parameter]]:

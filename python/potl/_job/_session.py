@@ -248,7 +248,13 @@ class Session:
             )
         from ._parallel_step import ParallelStep
 
-        self._steps.compute = ParallelStep(self.task, ranks, self.capture)
+        self._steps.compute = ParallelStep(
+            self.task,
+            ranks,
+            capture=self.capture,
+            restore=self.restore,
+            is_exact=self.is_reproducible,
+        )
 
     def gradients(self, step: int, batch: Any) -> tuple[float, list[torch.Tensor | None]]:
         """Runs a step up to its update, which is not made: forward and backward passes alone.

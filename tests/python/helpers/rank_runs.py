@@ -51,6 +51,10 @@ UNSHARED = {
     "extra_state": tasks.extra_state,
     "own_step": lambda: own_step(),
     "noisy_update": lambda: noisy_update(),
+    "clipped sums": lambda: clipped_sums(),
+    "read statistics": lambda: read_statistics(),
+    "sparse": lambda: sparse(),
+    "begins later": lambda: begins_later(),
 }
 
 
@@ -151,6 +155,60 @@ class Noisy(torch.optim.SGD):
 def noisy_update():
     model = tasks.mlp()
     return tasks.task(model, Noisy(model.parameters(), lr=0.1))
+
+
+def clipped_sums():
+    """Each backward pass clips the gradients that those before it added up."""
+
+    def clip(parameter):
+        parameter.grad.clamp_(-0.01, 0.01)
+
+    model = tasks.mlp()
+    for parameter in model.parameters():
+        parameter.register_post_accumulate_grad_hook(clip)
+    return tasks.task(model)
+
+
+class Reader(nn.Module):
+    """Penalises weights by running statistics."""
+
+    def __init__(self):
+        super().__init__()
+        self.norm, self.last = nn.BatchNorm1d(8), nn.Linear(8, 4)
+
+    def forward(self, x):
+        y = self.last(self.norm(x))
+        return y + (self.last.weight * self.norm.running_var).sum()
+
+
+def read_statistics():
+    return tasks.task(Reader(), loss=lambda output, y: output.square().mean())
+
+
+def sparse():
+    model = nn.Sequential(nn.Embedding(12, 6, sparse=True), nn.Flatten(), nn.Linear(30, 4))
+    data = torch.utils.data.TensorDataset(tasks.TOKENS, tasks.Y)
+    return tasks.task(model, torch.optim.SGD(model.parameters(), lr=0.1), dataset=data)
+
+
+class BeginsLater(nn.Module):
+    """Counts forward passes from the third step on."""
+
+    def __init__(self):
+        super().__init__()
+        self.net, self.age = tasks.mlp(), nn.Parameter(torch.zeros(()))
+        self.register_buffer("passes", torch.zeros(()))
+
+    def forward(self, x):
+        if self.age.item() < -1.5:
+            self.passes += 1
+        return self.net(x) + 0 * self.passes + (self.age - self.age.detach())
+
+
+def begins_later():
+    model = BeginsLater()
+    optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
+    return tasks.task(model, optimizer, loss=lambda output, y: output.mean(1).mean())
 
 
 def cut(make, parts=4):
