@@ -13,6 +13,7 @@ from .._base._errors import Problem, is_own_trouble
 from ._steps import parameters_of
 
 if TYPE_CHECKING:
+    from .. import _core
     from .._task._task import Task
     from ._session import Session
 
@@ -30,21 +31,25 @@ def left_by(task: Task) -> set[str]:
     }
 
 
-def added_to(session: Session, left: set[str], step: int, ids: Sequence[int]) -> Problem | None:
+def added_to(
+    session: Session, before: _core.State, left: set[str], step: int, ids: Sequence[int]
+) -> Problem | None:
     """What is wrong if a step adds to what is left. The session's state is of no use afterwards.
 
     An update may come after more steps than are tried, so that no state shows what went into it.
     NaNs in place of what is left show it: they stay in a sum, and in what is updated with it.
 
     Args:
-        session: In the state before the step, which has been run in it.
+        session: Of the task.
+        before: The state before the step.
         left: What the step before left.
         step: Number of the step.
         ids: Its samples.
     """
+    session.restore(before)
     marks: dict[str, tuple[torch.nn.Parameter, torch.Tensor, int]] = {}
     for name, parameter in session.task.model.named_parameters():
-        if name in left and not _is_nan(parameter.grad):  # by itself, as with a scale too large
+        if name in left:
             parameter.grad = mark = torch.full_like(parameter, math.nan, requires_grad=False)
             marks[name] = parameter, mark, mark._version
     if not marks:
@@ -55,9 +60,21 @@ def added_to(session: Session, left: set[str], step: int, ids: Sequence[int]) ->
         if is_own_trouble(error):
             raise
         return _problem(next(iter(marks)))  # of a NaN that a step without these does not meet
+    found = []
     for name, (parameter, mark, version) in marks.items():
         untouched = parameter.grad is mark and mark._version == version
         if _is_nan(parameter) or (not untouched and _is_nan(parameter.grad)):
+            found.append(name)
+    if not found:
+        return None
+    # With a scale too large, gradients are NaN by themselves.
+    session.restore(before)
+    for parameter, _, _ in marks.values():
+        parameter.grad = None
+    session.run_step(step, ids)
+    for name in found:
+        parameter, _, _ = marks[name]
+        if not _is_nan(parameter) and not _is_nan(parameter.grad):
             return _problem(name)
     return None
 

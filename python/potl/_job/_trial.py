@@ -417,8 +417,7 @@ class _Attempt:
         """Whether the second step needs gradients of the first: last, as it takes a step more."""
         if not self._left or not overrides(session.task, "step"):
             return None
-        session.restore(before)
-        return added_to(session, self._left, step, session.sample_ids(step))
+        return added_to(session, before, self._left, step, session.sample_ids(step))
 
     def _reason(
         self, steps: tuple[int, int], end: _core.State, losses: list[float], hidden: str | None

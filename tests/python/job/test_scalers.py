@@ -93,7 +93,27 @@ def test_one_that_no_checkpoint_holds_is_refused_with_where_to_pass_it(kind):
     assert "scaler=" in problem.remedy
 
 
+class Clipping(Scaling):
+    def step(self, batch):
+        (optimizer,) = self.optimizers
+        optimizer.zero_grad()
+        loss = self.compute_loss(batch)
+        self.scaler.scale(loss).backward()
+        self.scaler.unscale_(optimizer)
+        torch.nn.utils.clip_grad_norm_(self.model.parameters(), 0.5)
+        self.scaler.step(optimizer)
+        self.scaler.update()
+        return loss.detach()
+
+
+def clipping():
+    """Its first scales are too large, and clipping makes NaNs of gradients that overflowed."""
+    scaler = torch.amp.GradScaler("cpu", init_scale=2.0**40)
+    return build(Clipping, autocast=torch.float16, scaler=scaler)
+
+
 @pytest.mark.parametrize("make", [
+    clipping,
     lambda: build(Scaling, scaler=new()),
     lambda: build(OfState, state={"amp": Holder()}),
 ])  # fmt: skip
