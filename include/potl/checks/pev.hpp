@@ -9,7 +9,7 @@
 // Assumes: as replay does.
 // Cost: a forward pass is a third to a half of a step; with N = 10 (fraction 0.1) of the steps'
 // forward passes that is 3-4 % of the training (the paper says 1-2 %). The default mode needs far
-// less, one batch per chosen checkpoint. `noise_repeats` multiplies it.
+// less, one batch per chosen checkpoint, and in stock arithmetic `noise_repeats` more.
 // Cannot detect: states that were written by hand, since only losses at them are asked for; in apex
 // mode anything within 10 sigma (N = 10). Never accepts alone; apex mode rejects no loss either,
 // because the epoch's mean mixes losses of moving weights, and honest runs may lie beyond 10 sigma.

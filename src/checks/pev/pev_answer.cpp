@@ -10,7 +10,6 @@
 #include "checks/text.hpp"
 
 namespace potl::checks {
-
 loss_measurement loss_request::answer(replayer& with) const {
   const stopwatch watch;
   loss_measurement out;
@@ -18,17 +17,21 @@ loss_measurement loss_request::answer(replayer& with) const {
   out.not_finite = with.not_finite(before);
   std::function<double()> loss = [&] { return with.loss_of(before, step); };
   out.loss = loss();
-  // What is equal bit for bit needs no tolerance.
   const transcript::step_record* logged = with.view().step(step);
-  const auto is_logged = [&] { return logged != nullptr && logged->loss == out.loss; };
+  const auto within = [&](double most) {
+    return logged != nullptr &&
+           (logged->loss == out.loss || std::fabs(logged->loss - out.loss) <= most);
+  };
   const bool exact = with.view().agreed.arithmetic != "stock";
-  if (!is_logged() && exact) {
+  const double rounded = exact ? 0 : pev_options{}.loss_floor * (1 + std::fabs(out.loss));
+  if (!within(rounded)) {
     // Backward passes between forward ones, and the update, may change what a step reports: a part
     // that is checkpointed sees its input again.
     loss = [&] { return with.loss_of_whole(before, step); };
     out.loss = loss();
   }
-  const bool equal = is_logged();
+  // What is equal bit for bit needs no tolerance.
+  const bool equal = within(0);
   if (!equal && exact) {
     const double again = loss();
     if (again != out.loss && !(std::isnan(again) && std::isnan(out.loss))) {
@@ -37,7 +40,7 @@ loss_measurement loss_request::answer(replayer& with) const {
     }
     with.require_agreed_bits();
   }
-  for (std::uint32_t way = 1; way <= (equal ? 0 : noise_repeats); ++way) {
+  for (std::uint32_t way = 1; way <= (equal || exact ? 0 : noise_repeats); ++way) {
     double other = 0;
     with.otherwise(way, [&] { other = loss(); });
     out.noise.push_back(other);

@@ -68,8 +68,8 @@ class pev_judge {
   pev_judge(const run_view& run, const pev_options& options) : run_(run), options_(options) {}
 
   std::vector<finding> losses(const pev_plan& plan, std::span<const loss_measurement> measured) {
-    const double noise = largest_noise(measured);
     const bool exact = run_.agreed.arithmetic != "stock";
+    const double noise = exact ? 0 : largest_noise(measured);
     const loss_limits limits = exact ? loss_limits{}
                                      : loss_limits{options_.loss_floor, options_.loss_cap,
                                                    options_.safety, margin, options_.loss_cap};

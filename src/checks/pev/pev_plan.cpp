@@ -86,7 +86,7 @@ std::span<const field<pev_options>> pev_options::fields() {
       row{"per_epoch", &options::per_epoch, 1, 1e6, "",
           "smallest number of checkpoints looked at in each epoch that has so many"},
       row{"noise_repeats", &options::noise_repeats, 0, 1000, "",
-          "perturbed recomputations of each loss"},
+          "perturbed recomputations of each loss, in stock arithmetic"},
       row{"safety", &options::safety, 1, 1000, "",
           "how many times the largest difference among those repeats the tolerance is"},
       row{"loss_floor", &options::loss_floor, 0, 1, "",
