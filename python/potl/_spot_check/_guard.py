@@ -201,7 +201,7 @@ class SpotCheck:
 
         Raises:
             StorageError: Nobody listens at that address.
-            UsageError: The training is that far already.
+            UsageError: The training is that far already, or another guard trains in the folder.
         """
         total = self._job.steps if until is None else until
         if not self.final_step < total <= self._job.steps:
@@ -209,6 +209,10 @@ class SpotCheck:
                 f"{self.final_step} of {self._job.steps} steps are final already",
                 "name a later step; of a finished training, save_model() writes the weights",
             )
+        with self._guarded.alone():
+            return self._train(worker, total, progress)
+
+    def _train(self, worker: str | Worker, total: int, progress: Progress) -> Report:
         with track("training", total, progress) as advance:
 
             def told(step: int, final_step: int) -> None:

@@ -3,8 +3,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import json
 import math
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict
 
@@ -18,7 +21,7 @@ if TYPE_CHECKING:
     from .._job._session import Session
 
 _FORMAT = "potl-guard-v1"
-_FILE = "guard.json"
+_FILE, _LOCK = "guard.json", "guard.lock"
 _MOST_BYTES = 1 << 20
 # By which a gradient may exceed the clip, because torch's norm is rounded; the plan counts it.
 CLIP_SLACK = 1.0001
@@ -63,6 +66,31 @@ class Folder:
         if not isinstance(found, dict) or found.keys() != wanted or found["format"] != _FORMAT:
             raise MalformedError(f"{file} is none of a guarded training", "name another folder")
         return found  # type: ignore[return-value]
+
+    @contextlib.contextmanager
+    def held(self, about: Kept) -> Iterator[None]:
+        """Here nobody else trains: two guards would delete each other's final states.
+
+        Args:
+            about: What the guard knows as kept.
+
+        Raises:
+            UsageError: Another guard trains in the folder, or has done so since.
+        """
+        with (self._path / _LOCK).open("w") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                raise UsageError(
+                    f"another guard trains in {self._path}", "end it first, or name another folder"
+                ) from error
+            kept = self.read()
+            if kept is not None and kept != about:
+                raise UsageError(
+                    f"another guard has trained in {self._path} meanwhile",
+                    "make this one anew: it goes on from there",
+                )
+            yield
 
     def state(self, kept: Kept) -> _core.State:
         """The final state."""
@@ -139,6 +167,12 @@ class Guarded:
     def stopped(self) -> int:
         """Sessions so far that ended at a check."""
         return self._about["stopped"]
+
+    def alone(self) -> contextlib.AbstractContextManager[None]:
+        """A block in which no other guard trains in the folder."""
+        if self._folder is None:
+            return contextlib.nullcontext()
+        return self._folder.held(self._about)
 
     def weights(self) -> list[memoryview]:
         """What gradients are computed from."""
