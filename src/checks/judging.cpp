@@ -2,9 +2,13 @@
 #include "checks/judging.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include <potl/core/rules.hpp>
+#include <potl/encoding/json.hpp>
+
+#include "checks/text.hpp"
 
 namespace potl::checks {
 
@@ -108,6 +112,18 @@ loss_comparison compare_loss(double recorded, double recomputed, double noise,
     out.result = far ? outcome::reject : outcome::inconclusive;
   }
   return out;
+}
+
+std::string text_of(const loss_comparison& compared, std::uint64_t step, double recorded,
+                    double recomputed) {
+  std::array<std::string, 2> losses{precise(recorded), precise(recomputed)};
+  if (compared.finite && losses[0] == losses[1] && recorded != recomputed) {
+    losses = {canonical_json(recorded), canonical_json(recomputed)};
+  }
+  return "step " + text(step) + " logged loss " + losses[0] + ", recomputed " + losses[1] +
+         ", tolerance " +
+         (compared.noise_finite ? text(compared.tolerance)
+                                : "not known: an honest repeat is not finite");
 }
 
 }  // namespace potl::checks

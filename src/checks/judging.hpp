@@ -2,6 +2,7 @@
 // What the judges share: findings from a driver's status, and the comparison of one loss.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -52,5 +53,9 @@ double noisier(double noise, double distance) noexcept;
 /// when that rule is off.
 loss_comparison compare_loss(double recorded, double recomputed, double noise,
                              const loss_limits& limits);
+
+/// What a finding says of it, with enough digits to tell the two losses apart.
+std::string text_of(const loss_comparison& compared, std::uint64_t step, double recorded,
+                    double recomputed);
 
 }  // namespace potl::checks

@@ -136,6 +136,22 @@ TEST_CASE("noise beyond the cap does not buy an acceptance") {
   REQUIRE(count(one.judge(measured), outcome::pass) == 0);
 }
 
+TEST_CASE("in an exact arithmetic noise excuses no loss") {
+  scene one;
+  one.run.view.agreed.arithmetic = "ord32";
+  auto measured = one.honest();
+  measured[1].loss = std::nextafter(measured[1].loss, 0);
+  measured[0].noise = {measured[0].loss + 1};
+  measured[1].noise = {std::numeric_limits<double>::quiet_NaN()};
+  const auto found = one.judge(measured);
+  REQUIRE(count(found, outcome::reject, "loss.recomputed") == 1);
+  // Nobody reads that a number is not itself.
+  const std::string& said = found.front().reason;
+  const auto logged = said.find("logged loss ") + 12, own = said.find("recomputed ") + 11;
+  REQUIRE(said.substr(logged, said.find(',') - logged) !=
+          said.substr(own, said.find(", tolerance") - own));
+}
+
 TEST_CASE("a recomputed loss that is not finite rejects, and only while its rule is on") {
   const scene one;
   auto measured = one.honest();

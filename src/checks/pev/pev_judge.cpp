@@ -88,10 +88,7 @@ class pev_judge {
       if (comparable && !rule_enabled("loss.recomputed")) continue;
       finding bad =
           make_finding("pev", comparable ? "loss.recomputed" : "transcript.finite", compared.result,
-                       "step " + text(request.step) + " logged loss " + precise(record->loss) +
-                           ", recomputed " + precise(one->loss) + ", tolerance " +
-                           (compared.noise_finite ? text(compared.tolerance)
-                                                  : "not known: an honest repeat is not finite"));
+                       text_of(compared, request.step, record->loss, one->loss));
       bad.statistic = compared.difference;
       bad.threshold = compared.tolerance;
       at_step(bad, request.step);

@@ -156,10 +156,7 @@ std::vector<finding> judge_losses(const run_view& run, const replay_context& con
     ++wrong;
     if (worst && worst->result == outcome::reject) continue;
     worst = make_finding("replay", comparable ? rule : "transcript.finite", compared.result,
-                         "step " + text(step) + " logged loss " + precise(record->loss) +
-                             ", recomputed " + precise(measurement.losses[i]) + ", tolerance " +
-                             (compared.noise_finite ? text(compared.tolerance)
-                                                    : "not known: an honest repeat is not finite"));
+                         text_of(compared, step, record->loss, measurement.losses[i]));
     worst->first_step = worst->last_step = step;
     worst->statistic = compared.difference;
     worst->threshold = compared.tolerance;
