@@ -9,7 +9,9 @@ and every process makes the same update.
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable, Sequence
+from typing import TypeAlias
 
 import torch
 
@@ -24,9 +26,12 @@ from ._ranks import Ranks
 from ._running_statistics import RunningStatistics
 from ._steps import parameters_of
 
-# What of a loss, and of the norm of all gradients, may be a matter of rounding in stock arithmetic,
-# where some operators of a device round otherwise each time: in full precision, and in half.
+# In stock arithmetic processes with other threads round otherwise, and so do some operators of a
+# device each time: in full precision, and in half.
 _ROUNDED, _ROUNDED_HALF = 1e-4, 1e-2
+
+# A loss and its gradients.
+_Computed: TypeAlias = "tuple[torch.Tensor, Sequence[torch.Tensor | None]]"
 
 _LOSSES = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
 
@@ -76,7 +81,7 @@ class ParallelStep:
         self._restore = restore
         is_wide = all(one.dtype.itemsize >= 4 for one in self._parameters)
         rounded = _ROUNDED if is_wide and task.autocast is None else _ROUNDED_HALF
-        self._allowed = 0.0 if is_exact else rounded
+        self._same = SameStep(0.0 if is_exact else rounded)
         self._count = 0
 
     def __call__(self, batch: object) -> torch.Tensor:
@@ -161,8 +166,7 @@ class ParallelStep:
         """A client verifies in one process."""
         found = [one.grad for one in self._parameters]
         with _arithmetic.outside(), torch.no_grad():
-            pairs = ("the loss", [total], [loss]), ("the gradients", found, gradients)
-            other = [name for name, these, those in pairs if _are_off(these, those, self._allowed)]
+            other = self._same.other((total, found), (loss, gradients))
         if other:
             raise UnsupportedError(
                 f"{' and '.join(other)} of the step are not those that one process computes",
@@ -261,21 +265,43 @@ class _OrderedSum:
         self._added = [False] * len(self._parameters)
 
 
-def _are_off(
-    these: Sequence[torch.Tensor | None], those: Sequence[torch.Tensor | None], allowed: float
-) -> bool:
-    """Whether tensors differ from others by more than a share of the norm of all those."""
+class SameStep:
+    """Whether steps are the same that were computed twice.
+
+    Losses and gradients come near zero in the end, and their rounding does not.
+
+    Args:
+        rounded: What of 1 + a loss, and of the largest norm of gradients so far, may be rounding.
+    """
+
+    def __init__(self, rounded: float) -> None:
+        self._rounded = rounded
+        self._largest = 0.0
+
+    def other(self, this: _Computed, that: _Computed) -> list[str]:
+        """What differs. Nothing where something overflows: a later step is compared."""
+        off, size = _difference([this[0]], [that[0]])
+        out = ["the loss"] if off > self._rounded * (1 + size) else []
+        off, size = _difference(this[1], that[1])
+        self._largest = max(self._largest, size)  # which a NaN leaves as it was
+        return [*out, "the gradients"] if off > self._rounded * self._largest else out
+
+
+def _difference(
+    these: Sequence[torch.Tensor | None], those: Sequence[torch.Tensor | None]
+) -> tuple[float, float]:
+    """The norm of the differences of all tensors, and of all those; NaN where some overflow."""
     off = size = 0.0
     for a, b in zip(these, those, strict=True):
         if a is None or b is None:
-            off += 0.0 if a is b else torch.inf
+            if a is not b:
+                return math.inf, 0.0
             continue
-        # Overflows are the same, or one of them is far from the other.
-        wide = [torch.view_as_real(x) if x.is_complex() else x for x in (a, b)]
-        a, b = (x.nan_to_num().double() for x in wide)
+        a, b = ((torch.view_as_real(x) if x.is_complex() else x).double() for x in (a, b))
         off += float((a - b).square().sum())
         size += float(b.square().sum())
-    return off > allowed**2 * size
+    finite = math.isfinite(off) and math.isfinite(size)
+    return (math.sqrt(off), math.sqrt(size)) if finite else (math.nan, math.nan)
 
 
 def _alike(parameters: Sequence[torch.nn.Parameter]) -> list[list[torch.nn.Parameter]]:

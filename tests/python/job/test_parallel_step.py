@@ -1,0 +1,39 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What of a shared step may be a matter of rounding."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+
+from potl._job._parallel_step import SameStep
+
+NOTHING, LOSS, GRADIENTS = [], ["the loss"], ["the gradients"]
+
+
+def computed(loss: float, *gradient: float) -> tuple[torch.Tensor, list[torch.Tensor | None]]:
+    return torch.tensor(loss), [torch.tensor(gradient) if gradient else None]
+
+
+def test_rounding_is_measured_by_the_largest_gradients_so_far() -> None:
+    same = SameStep(1e-4)
+    assert same.other(computed(2.0, 3.0, 4.0), computed(2.0, 3.0, 4.0)) == NOTHING
+    assert same.other(computed(2.0, 3.0, 4.001), computed(2.0, 3.0, 4.0)) == GRADIENTS
+    # At the end of a training all of it may be rounding.
+    assert same.other(computed(1e-7, 1e-7, 0.0), computed(3e-7, 0.0, 1e-7)) == NOTHING
+    assert same.other(computed(0.1, 0.0, 0.0), computed(0.0, 0.1, 0.0)) == LOSS + GRADIENTS
+
+
+def test_a_step_that_overflows_is_not_compared_and_loosens_nothing() -> None:
+    same = SameStep(1e-4)
+    assert same.other(computed(math.inf, math.inf), computed(math.inf, 1.0)) == NOTHING
+    assert same.other(computed(2.0, 1.1), computed(2.0, 1.0)) == GRADIENTS
+
+
+def test_in_exact_arithmetic_a_bit_is_a_difference_and_so_is_no_gradient() -> None:
+    same = SameStep(0.0)
+    assert same.other(computed(2.0, 1.0), computed(2.0, 1.0)) == NOTHING
+    assert same.other(computed(2.0, 1.0000001), computed(2.0, 1.0)) == GRADIENTS
+    assert same.other(computed(2.0), computed(2.0, 0.0)) == GRADIENTS
+    assert same.other(computed(2.0000002, 1.0), computed(2.0, 1.0)) == LOSS
