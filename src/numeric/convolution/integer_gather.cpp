@@ -10,7 +10,6 @@
 namespace potl::numeric::conv {
 namespace {
 
-constexpr std::int64_t terms_at_once = 64;        // floats on their way from the window to a panel
 constexpr std::size_t many_weights = 256 * 1024;  // bytes: more do not stay in the second cache
 
 class scaled_gather {
@@ -27,7 +26,8 @@ class scaled_gather {
         line_(what.axes[2].grid),
         row_panels_(divide_up(what.rows, tiles_.rows)),
         plan_(what, tiles_.columns, workers_, row_panels_),
-        window_(what, plan_.images, plan_.d, plan_.h) {
+        window_(what, plan_.images, plan_.d, plan_.h),
+        places_(window_.places(plan_)) {
     for (const phase& one : what.phases) {
       std::vector<std::int64_t> offsets;
       for (std::int64_t c = 0; c < what.channels; ++c)
@@ -49,9 +49,8 @@ class scaled_gather {
     panel_length_ = chunk_ * width * tiles_.column_words;
     const std::int64_t bytes =
         bytes_of<float>(window_.size()) +
-        bytes_of<std::uint32_t>(plan_.images * extent(plan_.d * plan_.h)) +
-        bytes_of<std::uint32_t>(row_length_) + bytes_of<float>(terms_at_once * width + slack) +
-        bytes_of<std::int16_t>(together_ * panel_length_) +
+        bytes_of<std::uint32_t>(plan_.images * extent(plan_.d * plan_.h) + slack) +
+        bytes_of<std::uint32_t>(row_length_) + bytes_of<std::int16_t>(together_ * panel_length_) +
         bytes_of<std::int64_t>(together_ * sums_length()) + bytes_of<float>(stage_length());
     const std::int64_t splits = divide_up(row_panels_, plan_.panels);
     const std::int64_t blocks = plan_.count() * what_.groups * splits;
@@ -114,8 +113,9 @@ class scaled_gather {
                   each.data());
     for (std::int64_t row = 0; row < what_.rows; ++row)
       for (const tap& t : taps)
-        raise(&largest[static_cast<std::size_t>(row)],
-              &each[static_cast<std::size_t>(row * what_.weight_row + t.weight)], 1);
+        largest[static_cast<std::size_t>(row)] =
+            std::max(largest[static_cast<std::size_t>(row)],
+                     each[static_cast<std::size_t>(row * what_.weight_row + t.weight)]);
     return largest;
   }
 
@@ -148,7 +148,7 @@ class scaled_gather {
     const float* const source = window_.fill(here, group, with_, memory);
     (void)take<float>(memory, window_.size());
     auto* const among_channels =
-        take<std::uint32_t>(memory, plan_.images * extent(plan_.d * plan_.h));
+        take<std::uint32_t>(memory, plan_.images * extent(plan_.d * plan_.h) + slack);
     const std::int64_t lines = (here.d1 - here.d0) * (here.h1 - here.h0);
     for (std::int64_t n = 0; n < here.images; ++n)
       body_.largest(
@@ -165,13 +165,6 @@ class scaled_gather {
     part.last = std::min(part.first + plan_.panels, row_panels_);
     part.results = here.images * lines * line_;
     part.source = source;
-    std::vector<std::int64_t> places;
-    places.reserve(static_cast<std::size_t>(part.results));
-    for (std::int64_t n = 0; n < here.images; ++n)
-      for (std::int64_t d = 0; d < here.d1 - here.d0; ++d)
-        for (std::int64_t h = 0; h < here.h1 - here.h0; ++h)
-          for (std::int64_t i = 0; i < line_; ++i) places.push_back(window_.line(n, d, h) + i);
-    part.places = places.data();
     const std::size_t beside = static_cast<std::size_t>(phases_beside(what_));
     const std::int64_t plane = plan_.panels * tiles_.rows * row_length_;
     for (std::size_t p = 0; p < what_.phases.size(); ++p) {
@@ -197,14 +190,9 @@ class scaled_gather {
     const std::int64_t each = extent((here.d1 - here.d0) * (here.h1 - here.h0));
     for (std::int64_t n = 0; n < here.images; ++n)
       for (std::int64_t d = 0; d < here.d1 - here.d0; ++d)
-        for (std::int64_t h = 0; h < here.h1 - here.h0; ++h, largest += line_) {
-          std::fill(largest, largest + line_, 0U);
-          for (std::int64_t t = 0; t < taps; ++t)
-            raise(largest,
-                  among_channels + n * each + window_.line(0, d, h) +
-                      offsets_[p][static_cast<std::size_t>(t)],
-                  line_);
-        }
+        for (std::int64_t h = 0; h < here.h1 - here.h0; ++h, largest += line_)
+          body_.largest_seen(among_channels + n * each + window_.line(0, d, h), offsets_[p].data(),
+                             taps, line_, largest);
   }
 
   struct space {
@@ -215,7 +203,6 @@ class scaled_gather {
     std::int64_t group, first, last;  // panels of rows
     std::int64_t results;
     const float* source;
-    const std::int64_t* places;  // of results in the source
     float* c;
     std::int64_t c_row;
   };
@@ -292,7 +279,7 @@ class scaled_gather {
     digits.width = tiles_.columns;
     digits.order = offsets_[p].data() + begin;
     digits.scale = scale.up.data() + first;
-    digits.lane_at = part.places + first;
+    digits.lane_at = places_.data() + first;
     digits.to = to;
     tiles_.pack_columns(digits);
   }
@@ -326,6 +313,7 @@ class scaled_gather {
   std::int64_t chunk_, workers_, line_, row_panels_;
   block_plan plan_;
   window window_;
+  std::vector<std::int64_t> places_;                // of results in the window
   std::vector<std::vector<std::int64_t>> offsets_;  // per phase, of the terms in the window
   std::vector<packed_weights> weights_;             // of each group, its phases
   std::int64_t together_ = 1;  ///< panels of columns that meet a chunk of the weights in turn

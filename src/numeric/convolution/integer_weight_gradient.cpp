@@ -48,6 +48,8 @@ class scaled_weight_gradient {
         plan_(from_x_, tiles_.columns, 1, 1),
         x_window_(from_x_, plan_.images, plan_.d, plan_.h),
         dy_window_(from_dy_, plan_.images, plan_.d, plan_.h),
+        x_places_(x_window_.places(plan_)),
+        dy_places_(dy_window_.places(plan_)),
         row_scale_(row_scales()),
         column_scale_(column_scales()) {
     for (std::int64_t c = 0; c < g.in_channels / g.groups; ++c)
@@ -137,16 +139,8 @@ class scaled_weight_gradient {
     (void)take<float>(memory, x_window_.size());
     auto* const digits = take<std::int16_t>(memory, digits_of_rows_);
     auto* const column_digits = reinterpret_cast<std::int16_t*>(memory);
-    const std::int64_t line = from_x_.axes[2].grid;
-    std::vector<std::int64_t> x_at, dy_at;
-    for (std::int64_t n = 0; n < here.images; ++n)
-      for (std::int64_t d = 0; d < here.d1 - here.d0; ++d)
-        for (std::int64_t h = 0; h < here.h1 - here.h0; ++h)
-          for (std::int64_t i = 0; i < line; ++i) {
-            x_at.push_back(x_window_.line(n, d, h) + i);
-            dy_at.push_back(dy_window_.line(n, d, h) + i);
-          }
-    const auto terms = static_cast<std::int64_t>(x_at.size());
+    const std::int64_t terms =
+        here.images * (here.d1 - here.d0) * (here.h1 - here.h0) * from_x_.axes[2].grid;
     std::int64_t* const sums = part.near.data() + group * rows_ * sums_row_;
     detail::tile<std::int16_t, std::int64_t> t;
     t.a_step = tiles_.rows;
@@ -161,14 +155,14 @@ class scaled_weight_gradient {
           divide_up(t.depth, tiles_.terms) * tiles_.terms * tiles_.rows * tiles_.row_words;
       for (std::int64_t i = 0; i < row_panels_; ++i) {
         const std::int64_t row = row_of(i), count = row_of(i + 1) - row;
-        tiles_.pack_rows(digits_of(dy, {dy_at.data() + begin, t.depth},
+        tiles_.pack_rows(digits_of(dy, {dy_places_.data() + begin, t.depth},
                                    {row_offsets_.data() + row, count}, tiles_.rows,
                                    row_scale_.up.data() + group * rows_ + row, digits + i * words));
       }
       for (std::int64_t column = 0; column < all_; column += tiles_.columns) {
         const std::int64_t count = std::min<std::int64_t>(tiles_.columns, all_ - column);
         tiles_.pack_columns(digits_of(
-            x, {x_at.data() + begin, t.depth}, {column_offsets_.data() + column, count},
+            x, {x_places_.data() + begin, t.depth}, {column_offsets_.data() + column, count},
             tiles_.columns, column_scale_.up.data() + group * all_ + column, column_digits));
         t.columns = static_cast<int>(count);
         t.b = column_digits;
@@ -248,6 +242,7 @@ class scaled_weight_gradient {
   gather from_x_, from_dy_;
   block_plan plan_;
   window x_window_, dy_window_;
+  std::vector<std::int64_t> x_places_, dy_places_;  // of terms
   detail::scales row_scale_, column_scale_;
   std::vector<std::int64_t> column_offsets_, row_offsets_;
   std::int64_t digits_of_rows_ = 0;

@@ -4,7 +4,6 @@
 // free.
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -37,11 +36,6 @@ Element* take(float*& from, std::int64_t count) noexcept {
 template <class Element>
 constexpr std::int64_t bytes_of(std::int64_t count) noexcept {
   return divide_up(count * std::int64_t{sizeof(Element)}, 64) * 64;
-}
-
-/// most[i] = the larger one
-inline void raise(std::uint32_t* most, const std::uint32_t* others, std::int64_t count) noexcept {
-  for (std::int64_t i = 0; i < count; ++i) most[i] = std::max(most[i], others[i]);
 }
 
 void integer_gather(int bits, const gather& what, const kernels& with, const executor& threads);

@@ -2,7 +2,6 @@
 #include "window.hpp"
 
 #include <algorithm>
-#include <vector>
 
 #include "geometry.hpp"
 #include "workers.hpp"
@@ -44,6 +43,16 @@ std::int64_t window::offset(std::int64_t channel, const tap& at) const noexcept 
   const std::int64_t slot = (at.slot[0] * slots_[1] + at.slot[1]) * slots_[2] + at.slot[2];
   return channel * channel_ + slot * slot_ + at.shift[0] * slice_ + at.shift[1] * pitch_ +
          at.shift[2];
+}
+
+std::vector<std::int64_t> window::places(const block_grid& largest) const {
+  std::vector<std::int64_t> all;
+  all.reserve(static_cast<std::size_t>(largest.results()));
+  for (std::int64_t n = 0; n < largest.images; ++n)
+    for (std::int64_t d = 0; d < largest.d; ++d)
+      for (std::int64_t h = 0; h < largest.h; ++h)
+        for (std::int64_t i = 0; i < largest.line; ++i) all.push_back(line(n, d, h) + i);
+  return all;
 }
 
 // How the lines of one slot are filled, in each slice of each plane.

@@ -5,6 +5,7 @@
 
 #include <array>
 #include <cstdint>
+#include <vector>
 
 #include "block_grid.hpp"
 #include "gather.hpp"
@@ -40,6 +41,9 @@ class window {
   std::int64_t line(std::int64_t image, std::int64_t d, std::int64_t h) const noexcept {
     return image * image_ + d * slice_ + h * pitch_;
   }
+
+  /// Of all results of the largest block, as line(); a smaller block has the first of them.
+  std::vector<std::int64_t> places(const block_grid& largest) const;
 
   /// Where the block's window begins; fills `workspace` unless the source serves.
   const float* fill(const block& here, std::int64_t group, const kernels& with,

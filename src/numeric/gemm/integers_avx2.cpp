@@ -95,7 +95,8 @@ constexpr kernels_integer table{
     {2, 16, multiply24, pack_digits<cut_24>, pack_digits<cut_24>, 2, 3, 3},
     {3, 16, multiply16, pack_digits<cut_16_rows>, pack_digits<cut_16_columns>, 2, 2, 1},
     scale_sums,
-    largest};
+    largest,
+    largest_seen};
 
 }  // namespace
 

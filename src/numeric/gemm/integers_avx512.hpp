@@ -68,7 +68,8 @@ struct integer_table {
       {rows24, 32, multiply24, pack_digits<cut_24>, pack_digits<cut_24>, 2, 3, 3},
       {rows16, 32, multiply16, pack_digits<cut_16_rows>, pack_digits<cut_16_columns>, 2, 2, 1},
       scale_sums,
-      largest};
+      largest,
+      largest_seen};
 };
 
 }  // namespace

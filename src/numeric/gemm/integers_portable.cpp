@@ -66,7 +66,8 @@ std::int64_t scale_sums(const scaling& s, place* doubtful) {
 constexpr kernels_integer table{{rows, columns, multiply, pack<24>, pack<24>, 1, 2, 2},
                                 {rows, columns, multiply, pack<16>, pack<16>, 1, 2, 2},
                                 scale_sums,
-                                largest};
+                                largest,
+                                largest_seen};
 
 }  // namespace
 

@@ -150,6 +150,10 @@ struct kernels_integer {
   std::int64_t (*scale)(const scaling&, place* doubtful) = nullptr;
   /// The largest bits of |x|, per line.
   void (*largest)(const lines&, std::uint32_t* bits) = nullptr;
+  /// For each i < count, the largest of from[offsets[k] + i]. Reads up to 15 elements beyond.
+  void (*largest_seen)(const std::uint32_t* from, const std::int64_t* offsets,
+                       std::int64_t offset_count, std::int64_t count,
+                       std::uint32_t* bits) = nullptr;
 };
 
 const kernels_f32& portable_f32() noexcept;

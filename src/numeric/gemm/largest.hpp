@@ -51,5 +51,31 @@ inline void largest(const lines& l, std::uint32_t* out) {
   }
 }
 
+inline void largest_seen(const std::uint32_t* from, const std::int64_t* offsets,
+                         std::int64_t offset_count, std::int64_t count, std::uint32_t* out) {
+#if defined(__AVX512F__)
+  constexpr int bytes = 64;
+#elif defined(__AVX2__)
+  constexpr int bytes = 32;
+#else
+  constexpr int bytes = 16;
+#endif
+  // Signed, which more processors compare: magnitudes have no sign bit.
+  typedef std::int32_t vector __attribute__((vector_size(bytes)));
+  constexpr std::int64_t lanes = bytes / 4;
+  for (std::int64_t i = 0; i < count; i += lanes) {
+    vector most{};
+    for (std::int64_t k = 0; k < offset_count; ++k) {
+      vector x;
+      __builtin_memcpy(&x, from + offsets[k] + i, sizeof x);
+      most = most > x ? most : x;
+    }
+    std::uint32_t found[lanes];
+    __builtin_memcpy(found, &most, sizeof found);
+    for (std::int64_t lane = 0; lane < lanes && i + lane < count; ++lane)
+      out[i + lane] = found[lane];
+  }
+}
+
 }  // namespace
 }  // namespace potl::numeric::detail

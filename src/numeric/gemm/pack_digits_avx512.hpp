@@ -49,22 +49,46 @@ struct place_runs {
   int count = 0;
   place_run run[16];
 
-  template <class Place>
-  place_runs(int places, const Place& place) {
-    for (int i = 0; i < places && i < 16; ++i) {
-      const std::int64_t at = place(i) - i;
-      const auto lane = static_cast<__mmask16>(1U << i);
-      if (count > 0 && run[count - 1].at == at)
-        run[count - 1].lanes |= lane;
-      else
-        run[count++] = {at, lane};
+  place_runs(int places, std::int64_t first, std::int64_t step) {
+    if (step == 1) {
+      run[count++] = {first, lanes16(places)};
+      return;
     }
+    for (int i = 0; i < places && i < 16; ++i)
+      run[count++] = {first + i * (step - 1), static_cast<__mmask16>(1U << i)};
+  }
+  // A run ends where the next place is not the next one in memory.
+  place_runs(int places, const std::int64_t* at) {
+    const __mmask16 all = lanes16(places);
+    const unsigned followed = all >> 1U, last = followed >> 8U;
+    const auto breaks = [&](unsigned lanes, const std::int64_t* from) {
+      const auto mask = static_cast<__mmask8>(lanes);
+      const __m512i next =
+          _mm512_add_epi64(_mm512_maskz_loadu_epi64(mask, from), _mm512_set1_epi64(1));
+      return static_cast<unsigned>(
+          _mm512_mask_cmpneq_epi64_mask(mask, next, _mm512_maskz_loadu_epi64(mask, from + 1)));
+    };
+    unsigned ends = breaks(followed, at);
+    if (last != 0) ends |= breaks(last, at + 8) << 8U;
+    unsigned rest = all;
+    for (; ends != 0; ends &= ends - 1) {
+      const unsigned until = (ends & -ends) * 2 - 1;
+      add(at, rest & until);
+      rest &= ~until;
+    }
+    add(at, rest);
   }
   // g++ 12 would make a call of it.
   inline __attribute__((always_inline)) __m512 load(const float* from) const {
     __m512 x = _mm512_maskz_loadu_ps(run[0].lanes, from + run[0].at);
     for (int i = 1; i < count; ++i) x = _mm512_mask_loadu_ps(x, run[i].lanes, from + run[i].at);
     return x;
+  }
+
+ private:
+  void add(const std::int64_t* at, unsigned lanes) {
+    const int first = __builtin_ctz(lanes);
+    run[count++] = {at[first] - first, static_cast<__mmask16>(lanes)};
   }
 };
 
@@ -76,7 +100,8 @@ inline void pack_across(const panel<float, std::int16_t>& p) {
     const int filled = p.lanes - lane;
     const __mmask16 places = lanes16(p.width - lane);
     const __m512 exponent = exponents(p.scale + lane, filled);
-    const place_runs runs(filled, [&](int i) { return p.at(lane + i); });
+    const place_runs runs = p.lane_at == nullptr ? place_runs(filled, p.at(lane), p.lane_stride)
+                                                 : place_runs(filled, p.lane_at + lane);
     const auto row = [&](std::int64_t k) __attribute__((always_inline)) {
       if (k >= p.depth) return _mm512_setzero_si512();
       return integers(runs.load(p.from + p.at_term(k)), exponent);
@@ -112,7 +137,8 @@ inline void pack_along(const panel<float, std::int16_t>& p) {
   const int plane = 2 * p.width;
   for (std::int64_t k = 0; k < p.depth; k += 16) {
     const int terms = p.depth - k < 16 ? static_cast<int>(p.depth - k) : 16;
-    const place_runs runs(terms, [&](int i) { return p.at_term(k + i); });
+    const place_runs runs =
+        p.order == nullptr ? place_runs(terms, k, 1) : place_runs(terms, p.order + k);
     for (int lane = 0; lane < p.width && lane < p.lanes; lane += together) {
       const int filled = p.lanes - lane;
       const __mmask8 places = static_cast<__mmask8>(lanes16(p.width - lane) & 0xf);

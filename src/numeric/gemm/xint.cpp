@@ -14,19 +14,18 @@
 
 namespace potl::numeric::detail {
 
-scales::scales(std::span<const std::uint32_t> largest, int bits) {
-  up.reserve(largest.size());
-  down.reserve(largest.size());
-  const auto power = [](int exponent) {
+scales::scales(std::span<const std::uint32_t> largest, int bits)
+    : up(largest.size()), down(largest.size()) {
+  const auto power = [](std::uint32_t exponent) {
     return std::bit_cast<double>(static_cast<std::uint64_t>(1023 + exponent) << 52);
   };
-  for (const std::uint32_t word : largest) {
-    const int exponent = std::max(1, static_cast<int>(word >> 23));
+  for (std::size_t i = 0; i < largest.size(); ++i) {
+    const std::uint32_t exponent = std::max(1U, largest[i] >> 23);
     const bool finite = exponent != 255;
     // All |x| < 2^(exponent - 126).
-    const int scale = bits - 1 + 126 - exponent;
-    up.push_back(finite ? power(scale) : 0.0);
-    down.push_back(finite ? power(-scale) : std::numeric_limits<double>::quiet_NaN());
+    const std::uint32_t scale = static_cast<std::uint32_t>(bits - 1 + 126) - exponent;
+    up[i] = finite ? power(scale) : 0.0;
+    down[i] = finite ? power(-scale) : std::numeric_limits<double>::quiet_NaN();
   }
 }
 
