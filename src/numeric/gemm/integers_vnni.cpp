@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "numeric/gemm/integers_avx512.hpp"
+#include "numeric/gemm/integers_short.hpp"
 
 namespace potl::numeric::detail {
 namespace {
@@ -21,8 +22,24 @@ struct vector_with_dot : vector_without_dot {
   }
 };
 
+constexpr short_tiles<vector_with_dot> short_table;
+void multiply_short_tile(const integer_tile& t) { short_table.run(t); }
+
+constexpr kernels_integer table = [] {
+  kernels_integer all = integer_table<vector_with_dot>::value;
+  all.bits16_short = {short_rows,
+                      short_columns,
+                      multiply_short_tile,
+                      pack_short<short_side::rows>,
+                      pack_short<short_side::columns>,
+                      short_terms,
+                      short_words,
+                      short_words};
+  return all;
+}();
+
 }  // namespace
 
-const kernels_integer& vnni_integer() noexcept { return integer_table<vector_with_dot>::value; }
+const kernels_integer& vnni_integer() noexcept { return table; }
 
 }  // namespace potl::numeric::detail

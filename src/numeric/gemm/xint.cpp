@@ -66,7 +66,19 @@ const kernels_integer& active_integer() {
 
 namespace {
 
-scales scales_of(const kernels_integer& body, const lines& l, int bits, const executor& threads) {
+struct line_scales : scales {
+  bool are_short;  ///< at most 255 * 128
+
+  line_scales(std::span<const std::uint32_t> largest, int bits)
+      : scales(largest, bits),
+        are_short(bits == 16 && std::all_of(largest.begin(), largest.end(), is_short)) {}
+
+  // Whether the integer of the largest element is, and so those of all.
+  static bool is_short(std::uint32_t largest) { return (largest & 0x7fffff) <= 0x7f0000; }
+};
+
+line_scales scales_of(const kernels_integer& body, const lines& l, int bits,
+                      const executor& threads) {
   std::vector<std::uint32_t> top(static_cast<std::size_t>(l.count));
   share_lines(l, threads, [&](const lines& part, std::int64_t first) {
     body.largest(part, top.data() + first);
@@ -119,13 +131,15 @@ void scaled_integers(int bits, matrix<const float> a, matrix<const float> b, mat
     return scaled_integers(bits, b.transposed(), a.transposed(), c.transposed(), threads);
   }
   const kernels_integer& body = active_integer();
-  const scales row = scales_of(body, rows_of(a), bits, threads);
-  const scales column = scales_of(body, rows_of(b.transposed()), bits, threads);
+  const line_scales row = scales_of(body, rows_of(a), bits, threads);
+  const line_scales column = scales_of(body, rows_of(b.transposed()), bits, threads);
+  const bool is_short = row.are_short && column.are_short;
+  const kernels_scaled& tiles =
+      is_short && body.bits16_short.multiply != nullptr ? body.bits16_short : tiles_of(body, bits);
   const auto multiply = [&](matrix<const float> left, matrix<const float> right,
                             const auto& output) {
     const product<float, std::int16_t, std::int64_t> p{
-        tiles_of(body, bits), left, right, chunk_of(bits), nullptr, threads, row.up.data(),
-        column.up.data()};
+        tiles, left, right, chunk_of(bits), nullptr, threads, row.up.data(), column.up.data()};
     multiply_blocked(p, output);
   };
   const std::int64_t most_terms = most_terms_of(bits);
