@@ -45,6 +45,43 @@ def resnet20() -> nn.Module:
     return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(64, 10))
 
 
+class Inverted(nn.Module):
+    """The block of MobileNetV2: wider, a depthwise layer, and narrow again."""
+
+    def __init__(self, inputs: int, outputs: int, size: int, stride: int) -> None:
+        super().__init__()
+        wide = 6 * inputs
+        self.body = nn.Sequential(
+            nn.Conv2d(inputs, wide, 1, bias=False),
+            nn.BatchNorm2d(wide),
+            nn.ReLU6(),
+            nn.Conv2d(wide, wide, size, stride, size // 2, groups=wide, bias=False),
+            nn.BatchNorm2d(wide),
+            nn.ReLU6(),
+            nn.Conv2d(wide, outputs, 1, bias=False),
+            nn.BatchNorm2d(outputs),
+        )
+        self.adds = stride == 1 and inputs == outputs
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y: torch.Tensor = self.body(x)
+        return x + y if self.adds else y
+
+
+def mobilenet() -> nn.Module:
+    """A small net of depthwise layers, of 3x3 and 5x5, for images of about 96x96."""
+    layers: list[nn.Module] = [
+        nn.Conv2d(3, 16, 3, 2, 1, bias=False),
+        nn.BatchNorm2d(16),
+        nn.ReLU6(),
+    ]
+    width = 16
+    for outputs, size in ((24, 3), (40, 5), (80, 5)):
+        layers += [Inverted(width, outputs, size, 2), Inverted(outputs, outputs, size, 1)]
+        width = outputs
+    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(width, 10))
+
+
 @functools.cache
 def images(count: int = 2560) -> TensorDataset:
     """Random images: time does not depend on what they show."""
