@@ -12,6 +12,7 @@
 #include <potl/encoding/json.hpp>
 #include <potl/transcript/commitment.hpp>
 #include <potl/transcript/detail/batch_order.hpp>
+#include <potl/transcript/first_steps.hpp>
 #include <potl/transcript/job.hpp>
 #include <potl/transcript/writer.hpp>
 
@@ -32,10 +33,7 @@ py::list to_list(std::span<const std::int64_t> values) {
   return list_of(values, [](std::int64_t one) { return py::int_(one); });
 }
 
-py::object fields_of(const job_handle& self) {
-  const json_limits limits{.max_bytes = std::size_t{16} << 20, .max_nodes = std::size_t{1} << 20};
-  return to_python(parse_json(as_bytes_view(self.agreed->text), limits).value());
-}
+py::object fields_of(const job_handle& self) { return to_python(self.agreed->document()); }
 
 void bind_job(py::module_& module) {
   const auto number = [](std::uint64_t job::*field) {
@@ -54,6 +52,11 @@ void bind_job(py::module_& module) {
       .def_property_readonly("id",
                              [](const job_handle& self) { return to_bytes(self.agreed->id()); })
       .def("fields", &fields_of)
+      .def("first_steps",
+           [](const job_handle& self) {
+             return list_of(first_steps_of(*self.agreed).value(),
+                            [](const digest& end) { return py::str(end.hex()); });
+           })
       .def_property_readonly("seed", number(&job::seed))
       .def_property_readonly("steps", number(&job::steps))
       .def_property_readonly("epochs", number(&job::epochs))
@@ -242,6 +245,11 @@ void bind_transcript(py::module_& module) {
   bind_recorder(module);
   bind_repetition(module);
   bind_work(module);
+  module.def("pins_first_steps", &pins_first_steps, py::arg("arithmetic"));
+  module.def(
+      "end_of_step",
+      [](py::handle state, double loss) { return end_of_step(to_digest(state), loss).hex(); },
+      py::arg("state"), py::arg("loss"));
   module.def("affordable_stride", &affordable_stride, py::arg("segments"), py::arg("state_bytes"));
   module.def(
       "commit_run",

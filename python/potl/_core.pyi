@@ -185,6 +185,13 @@ class Job:
     def id(self) -> bytes: ...
     def fields(self) -> JobDocument:
         """The whole document as Python values."""
+
+    def first_steps(self) -> list[str]:
+        """The digests that a job in an exact arithmetic pins of where its first steps end.
+
+        Raises:
+            MalformedError: It pins something else.
+        """
     @property
     def seed(self) -> int: ...
     @property
@@ -297,6 +304,12 @@ class Recorder:
         """Stops the thread after what is queued is durable, without a close record (a crash, an
         exception).
         """
+
+def pins_first_steps(arithmetic: str) -> bool:
+    """Whether a job in this arithmetic says where its first steps end."""
+
+def end_of_step(state: bytes, loss: float) -> str:
+    """The digest of a step's end: of the digest of its state, and the loss that it reports."""
 
 def affordable_stride(segments: int, state_bytes: int) -> int:
     """A run of so many segments keeps the state of one end in how many, unless its job says

@@ -110,9 +110,9 @@ void audit_rates(const audit_input& in, audit_log& log) {
 /// the end of a sentence: where the job lists no rates they are a part of the initial state. Empty
 /// where none is, or nobody can tell.
 std::string other_rate(const audit_input& in) {
-  const result<json_value> document = parse_json(as_bytes_view(in.agreed.text));
-  if (!document || !in.agreed.rates.empty()) return "";
-  const json_value* optimizers = document->root().at("task").at("optimizers").get();
+  if (!in.agreed.rates.empty()) return "";
+  const json_value document = in.agreed.document();
+  const json_value* optimizers = document.root().at("task").at("optimizers").get();
   if (optimizers == nullptr || optimizers->if_array() == nullptr) return "";
   if (in.run.steps.empty() || in.run.steps.front().step != 1) return "";
   const std::vector<double>& used = in.run.steps.front().rates;

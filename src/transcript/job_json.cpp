@@ -252,6 +252,8 @@ result<job> parse_job(bytes_view text) {
   return out;
 }
 
+json_value job::document() const { return parse_json(as_bytes_view(text), limits).value(); }
+
 result<std::string> format_job(const job& what, std::string_view task,
                                std::string_view environment) {
   const result<json_value> task_value = parse_json(as_bytes_view(task), limits);

@@ -56,19 +56,20 @@ class one_thread {
 
 /// Where the first steps end, which are those that the trial takes.
 struct first_steps {
-  std::vector<std::string> ends;  ///< as a job pins them
+  std::vector<digest> ends;  ///< as a job pins them
   transcript::state after;
 };
 
 inline first_steps try_steps(const builder& build, const transcript::job& job,
                              std::uint64_t steps) {
   workload work(build, job, false);
-  std::vector<std::string> ends;
+  std::vector<digest> ends;
   for (std::uint64_t step = 1; step <= steps; ++step) {
     const double loss = work.run_step(step).loss;
-    ends.push_back(end_of(work.capture().state_digest(), loss));
+    if (!transcript::pins_first_steps(job.arithmetic)) continue;
+    ends.push_back(transcript::end_of_step(work.capture().state_digest(), loss));
   }
-  return {are_pinned(job) ? ends : std::vector<std::string>(), work.capture()};
+  return {std::move(ends), work.capture()};
 }
 
 /// The state after the first steps, the last of them from a restored state.
@@ -168,7 +169,7 @@ inline transcript::job draft_of(const task& made, const job_options& options) {
 /// `ends`: of the first steps.
 inline transcript::job written(transcript::job draft, const task& made,
                                std::optional<double> first_loss = {},
-                               const std::vector<std::string>& ends = {}) {
+                               const std::vector<digest>& ends = {}) {
   const json_value environment = json_value::of({{"libtorch", TORCH_VERSION}});
   if (draft.store_every == draft.checkpoint_every) draft.store_every = 0;
   // A resume repeats what was done since the stored state before it.
@@ -176,7 +177,9 @@ inline transcript::job written(transcript::job draft, const task& made,
   json_value described = describe_task(made);
   if (first_loss) described.set("first_loss", *first_loss);
   if (!ends.empty()) {
-    described.set(first_steps_name, json_value::array(ends.begin(), ends.end()));
+    json_value::array pins;
+    for (const digest& end : ends) pins.push_back(end.hex());
+    described.set(transcript::first_steps_name, std::move(pins));
   }
   const std::string text =
       transcript::format_job(draft, canonical_json(described), canonical_json(environment)).value();

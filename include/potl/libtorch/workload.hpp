@@ -69,7 +69,7 @@ class workload {
           detail::counts_of(*task_.optimizers[i], "optimizers/" + std::to_string(i)));
     }
     if (!compare) return;
-    ends_ = detail::agreed_ends(*agreed_);
+    ends_ = transcript::first_steps_of(*agreed_).value();
     const std::vector<std::string> found = differences();
     if (!found.empty()) throw exception({errc::usage, found.front(), "build what was agreed"});
     copies_ = copies_of(build);
@@ -128,7 +128,7 @@ class workload {
   /// The same of one step that ended in the present state; of tasks that are taken as they are, "".
   std::string other_end(std::uint64_t step, double loss) {
     if (step == 0 || step > ends_.size()) return "";
-    const bool same = detail::end_of(capture().state_digest(), loss) == ends_[step - 1];
+    const bool same = transcript::end_of_step(capture().state_digest(), loss) == ends_[step - 1];
     return same ? "" : detail::other_end(step);
   }
 
@@ -215,7 +215,7 @@ class workload {
   step_rounding rounding_;
   detail::still_watch still_;
   checks::copies copies_;
-  std::vector<std::string> ends_;     ///< of the first steps, as the job pins them
+  std::vector<digest> ends_;          ///< of the first steps, as the job pins them
   std::optional<std::string> other_;  ///< of first steps, once they were trained
   std::uint64_t passes_ = 0;          ///< forward passes of the steps that are watched
   std::uint64_t updates_ = 0;  ///< run to come to this state, those before a restored one included
@@ -237,8 +237,8 @@ inline std::vector<std::string> workload::differences() {
   compare("drop_last", task_.drop_last, job.drop_last);
   compare("the number of samples", sample_count(task_.data), job.data_count);
   if (!out.empty()) return out;
-  const auto document = parse_json(as_bytes_view(job.text));
-  const json_value* agreed_task = document ? document->find("task") : nullptr;
+  const json_value document = job.document();
+  const json_value* agreed_task = document.find("task");
   const json_value own = describe_task(task_);
   for (const json_member& member : *own.if_object()) {
     const json_value* agreed = agreed_task == nullptr ? nullptr : agreed_task->find(member.name);
@@ -306,8 +306,8 @@ inline std::string workload::other_first_steps() {
     workload own(build_, *agreed_, false);
     for (std::uint64_t step = 1; step <= ends_.size() && found.empty(); ++step) {
       const double loss = own.run_step(step).loss;
-      const bool same = detail::end_of(own.capture().state_digest(), loss) == ends_[step - 1];
-      if (!same) found = detail::other_end(step);
+      const digest end = transcript::end_of_step(own.capture().state_digest(), loss);
+      if (end != ends_[step - 1]) found = detail::other_end(step);
     }
   }
   other_ = found;

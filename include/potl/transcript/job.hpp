@@ -15,6 +15,10 @@
 #include <potl/core/digest.hpp>
 #include <potl/core/result.hpp>
 
+namespace potl {
+class json_value;
+}
+
 namespace potl::transcript {
 
 /// The most steps that a job can have, and that can lie between two of its states.
@@ -64,7 +68,8 @@ struct job {
   std::string text;                  ///< the canonical bytes that were parsed
 
   digest id() const;
-  std::uint64_t steps_per_epoch() const;             ///< batches per epoch
+  json_value document() const;            ///< `text` as values; throws where nothing was parsed
+  std::uint64_t steps_per_epoch() const;  ///< batches per epoch
   std::uint64_t epoch_of(std::uint64_t step) const;  ///< 0-based epoch of 1-based step
   std::uint64_t epoch_samples() const;               ///< samples drawn per epoch
   /// Sample ids of step (1-based), in batch order: a slice of the epoch's permutation PRF(seed,

@@ -14,30 +14,17 @@ have. In log64 nothing is pinned: there the bits follow the trainer's rounding l
 
 from __future__ import annotations
 
-import hashlib
-import math
-import re
-import struct
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from .. import _core
-from .._arithmetic import _arithmetic, _rounded_steps
-from .._base._errors import MalformedError
 from ._first_batches import other_machine
 from ._recipe import Description
 
 if TYPE_CHECKING:
     from ._session import Session
 
-# As many as a trial takes.
-COUNT = 2
 _NAME = "first_steps"
-
-
-def are_pinned(arithmetic: str) -> bool:
-    """Whether a job in this arithmetic says where its first steps end."""
-    return arithmetic not in (_arithmetic.STOCK, _rounded_steps.LOG64)
 
 
 def end_of(state: _core.State | bytes, loss: float) -> str:
@@ -47,9 +34,7 @@ def end_of(state: _core.State | bytes, loss: float) -> str:
         state: The state after the step, or its digest.
         loss: What the step reports, which replays compare, too.
     """
-    digest = state if isinstance(state, bytes) else state.digest()
-    number = struct.pack(">d", math.nan if math.isnan(loss) else loss)
-    return hashlib.sha256(b"potl.step.v1\0" + digest + number).hexdigest()
+    return _core.end_of_step(state if isinstance(state, bytes) else state.digest(), loss)
 
 
 def pins_of(ends: Sequence[str]) -> dict[str, _core.Json]:
@@ -62,24 +47,6 @@ def without_ends(task: Mapping[str, _core.Json]) -> Description:
     return {key: value for key, value in task.items() if key != _NAME}
 
 
-def agreed_ends(core: _core.Job) -> list[str]:
-    """What a job pins; the core takes any JSON object as a job's "task".
-
-    Raises:
-        MalformedError: Something else than digests of its first steps.
-    """
-    pins = core.fields()["task"].get(_NAME)
-    if pins is None or not are_pinned(core.arithmetic):
-        return []
-    if (
-        isinstance(pins, list)
-        and 1 <= len(pins) <= min(COUNT, core.steps)
-        and all(isinstance(one, str) and re.fullmatch("[0-9a-f]{64}", one) for one in pins)
-    ):
-        return [*pins]
-    raise MalformedError(f"job: task/{_NAME} has no digests of the first steps", "")
-
-
 def other_bits(core: _core.Job, own: Sequence[str]) -> str:
     """Which of a job's first steps ends otherwise on this machine, in a sentence; "": none.
 
@@ -87,7 +54,7 @@ def other_bits(core: _core.Job, own: Sequence[str]) -> str:
         core: The client's own job: what a trainer pins must not excuse the trainer.
         own: Where they end here.
     """
-    for step, (here, there) in enumerate(zip(own, agreed_ends(core), strict=False), start=1):
+    for step, (here, there) in enumerate(zip(own, core.first_steps(), strict=False), start=1):
         if here != there:
             return (
                 f"step {step} ends in other bits on this machine than on the one that made the "
@@ -106,7 +73,7 @@ def ends_here(session: Session, core: _core.Job) -> list[str]:
     """
     out: list[str] = []
     with session.active():
-        for step, _ in enumerate(agreed_ends(core), start=1):
+        for step, _ in enumerate(core.first_steps(), start=1):
             loss = session.run_step(step, session.sample_ids(step)).loss
             out.append(end_of(session.capture(), loss))
     return out

@@ -237,7 +237,6 @@ class Job:
         from .._task._data import scan
         from ._draft import order_of
         from ._first_batches import batch_differences
-        from ._first_steps import agreed_ends
         from ._recipe import (
             code_differences,
             describe,
@@ -249,7 +248,7 @@ class Job:
         from ._settings import setting_differences
 
         core, task = self.core, session.task
-        agreed_ends(core)  # which nothing is trained for here, and may be malformed
+        core.first_steps()  # which nothing is trained for here, and may be malformed
         sizes = {
             "batch_size": task.batch_size,
             "accumulate": task.accumulate,

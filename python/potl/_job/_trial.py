@@ -37,7 +37,7 @@ from .._task._visible import evaluated, visible
 from ._build import Build
 from ._dormant import Attributes, acting_later, attributes
 from ._draft import Draft, draft, head_of
-from ._first_steps import are_pinned, end_of
+from ._first_steps import end_of
 from ._left_gradients import added_to, left_by
 from ._lost_types import lost_order, lost_types
 from ._moved import acting_tensors, listed, marks_of, moved, moving
@@ -479,7 +479,7 @@ class _Attempt:
             self._structure.require(step, end)
             if len(losses) == step:  # and not the first step again
                 self._rates[step] = result.rates
-                if self._drafted and are_pinned(self._arithmetic):
+                if self._drafted and _core.pins_first_steps(self._arithmetic):
                     self._ends[step] = end_of(end, result.loss)
             middle = middle or end
         if not session.task._depended and not overrides(session.task, "step"):

@@ -18,7 +18,7 @@ from .._arithmetic import _rounded_steps
 from .._base._errors import JobMismatch, NotReplayable, UsageError
 from .._base._executors import require_own_call
 from .._job._agreement import open_checked, open_unchecked
-from .._job._first_steps import agreed_ends, end_of, why_other_end
+from .._job._first_steps import end_of, why_other_end
 from .._job._structure import Structure
 from .._task._schedule import same_rates, unscheduled
 from . import _keys
@@ -113,7 +113,7 @@ class Prover:
         self._job = self._agreed.core
         self._key = self._choose_key(key, check_job)
         self._check_job = check_job
-        self._ends = agreed_ends(self._job) if check_job else []
+        self._ends = self._job.first_steps() if check_job else []
         self._next = 1
         self._told_not_finite = False
         self._late: LateForms | None = None  # not after a resume: who began saw the first steps

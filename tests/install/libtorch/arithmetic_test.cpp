@@ -246,9 +246,7 @@ void an_exact_job_has_the_same_bits_in_every_way() {
   const auto build = [] { return small_task(false); };
   potl::libtorch::workload work(build, potl::libtorch::make_job(build, {.arithmetic = "xint24"}));
   const auto start = work.capture();
-  EXPECT(work.other_end(0, 0).empty());              // no step, of which a job pins nothing
-  EXPECT(potl::libtorch::detail::end_of({}, 0.5) ==  // as in tests/python/job/test_first_steps.py
-         "6712707409f1a372ad92ef0031ec25a69dfa022601a43bed2c46e6d34d2ac7b7");
+  EXPECT(work.other_end(0, 0).empty());  // no step, of which a job pins nothing
   work.run_step(1);
   const potl::digest usual = work.capture().state_digest();
   for (std::uint64_t way = 1; way <= 4; ++way) {
