@@ -475,9 +475,9 @@ def test_a_monitor_on_another_machine_rejects_nothing(tmp_path: Path) -> None:
 )
 def test_what_is_no_list_of_digests_is_malformed(value: Any, tmp_path: Path) -> None:
     job = with_pins(create(stepping), value)
-    with pytest.raises(potl.MalformedError, match="task.first_steps"):
+    with pytest.raises(potl.MalformedError, match=r"task\.first_steps"):
         open_checked(stepping, job)
-    with pytest.raises(potl.MalformedError, match="task.first_steps"):
+    with pytest.raises(potl.MalformedError, match=r"task\.first_steps"):
         potl.record(stepping, tmp_path / "run", job=job)
 
 
