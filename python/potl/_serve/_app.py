@@ -71,7 +71,7 @@ def application(
     app: Application = endpoints(run, limits=limits, seat=seat)
     if readers:
         app = Sealing(app, job=run.job, readers=readers)
-    return Gate(app, job=run.job, token=token, limits=limits)
+    return Gate(app, job=run.job, token=token, limits=limits, sealed=bool(readers))
 
 
 def endpoints(run: ServedRun, *, limits: ServeLimits, seat: Seat | None = None) -> FastAPI:

@@ -102,10 +102,17 @@ class Gate:
         job: Id of the run's job, which every answer names.
         token: What a client has to know; None: nothing.
         limits: What is spent.
+        sealed: Whether nobody can read an answer but who has a key.
     """
 
     def __init__(
-        self, inner: Application, *, job: str, token: str | None, limits: ServeLimits
+        self,
+        inner: Application,
+        *,
+        job: str,
+        token: str | None,
+        limits: ServeLimits,
+        sealed: bool = False,
     ) -> None:
         self._inner = inner
         self._headers = [
@@ -114,6 +121,7 @@ class Gate:
             (b"x-content-type-options", b"nosniff"),
         ]
         self._token = None if token is None else _digest(token.encode())
+        self._is_open = token is None and not sealed
         self._limits = limits
         # Of each address: who has many connections leaves places for others, as for the other party
         # of a dispute.
@@ -136,7 +144,14 @@ class Gate:
                 message["headers"] = [*message.get("headers", []), *self._headers]
             await self._sent(send(message), address)
 
-        if not self._is_known(scope):
+        if self._is_open and _is_rebound(scope):
+            await refuse(
+                sent,
+                421,
+                "without a token this machine alone is answered: ask for localhost or 127.0.0.1, "
+                "also in a proxy's Host header, or serve with a token",
+            )
+        elif not self._is_known(scope):
             await refuse(sent, 401, "who is asking?", (b"www-authenticate", b"Bearer"))
         elif not self._has_room(address):
             await refuse(sent, 503, "too many requests at a time", (b"retry-after", b"1"))
@@ -210,6 +225,28 @@ class Gate:
         # Of digests, which have one length whatever was sent.
         same = hmac.compare_digest(_digest(word.strip()), self._token)
         return scheme.lower() == b"bearer" and same
+
+
+def _is_rebound(scope: Message) -> bool:
+    """Whether a request that came in at a loopback address is for another name: of a web page whose
+    name leads here, so that a browser on this machine lets it read the answer.
+    """
+    server = scope.get("server")
+    if server is None or not _is_loopback(server[0]):
+        return False
+    hosts = [value.decode("latin-1") for name, value in scope["headers"] if name == b"host"]
+    return not all(_is_loopback(_name_of(host)) for host in hosts)
+
+
+def _name_of(host: str) -> str:
+    return host[1:].partition("]")[0] if host[:1] == "[" else host.partition(":")[0]
+
+
+def _is_loopback(name: str) -> bool:
+    try:
+        return ipaddress.ip_address(name).is_loopback
+    except ValueError:
+        return name.lower() == "localhost"
 
 
 def address_of(client: tuple[str, int] | None) -> str:

@@ -67,11 +67,38 @@ def connected(url: str) -> socket.socket:
     return socket.create_connection((place.hostname or "", place.port or 0), timeout=60)
 
 
-def status_of(url: str, path: str = "/v1/run") -> int:
+def status_of(url: str, path: str = "/v1/run", host: str | None = None) -> int:
     place = urlsplit(url)
     with contextlib.closing(http.client.HTTPConnection(place.netloc)) as connection:
-        connection.request("GET", path)
+        connection.request("GET", path, headers={} if host is None else {"Host": host})
         return connection.getresponse().status
+
+
+@pytest.mark.parametrize("host", ["evil.example", "evil.example:80", "localhost.evil.example", ""])
+def test_a_web_page_whose_name_leads_to_this_machine_reads_nothing(url: str, host: str) -> None:
+    assert status_of(url, host=host) == 421
+
+
+@pytest.mark.parametrize("host", ["localhost", "LOCALHOST:8470", "127.0.0.1:1", "[::1]:8470"])
+def test_this_machine_may_have_any_of_its_own_names(url: str, host: str) -> None:
+    assert status_of(url, host=host) == 200
+
+
+@pytest.mark.parametrize("more", [{"token": "t"}, {"sealed": True}])
+def test_who_needs_a_key_may_ask_by_any_name(more: dict[str, Any]) -> None:
+    async def inner(scope: Any, receive: Any, send: Any) -> None:
+        await refuse(send, 204, "")
+
+    gate: Any = Gate(inner, job="", **{"token": None, "limits": ServeLimits(), **more})
+    said: list[Any] = []
+
+    async def send(message: Any) -> None:
+        said.append(message)
+
+    headers = [(b"host", b"evil.example"), (b"authorization", b"Bearer t")]
+    scope = {"type": "http", "server": ("127.0.0.1", 1), "client": None, "headers": headers}
+    asyncio.run(gate(scope, None, send))
+    assert said[0]["status"] == 204
 
 
 PATHS = [
