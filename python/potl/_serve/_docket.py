@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import fcntl
 import json
 import logging
 import os
@@ -18,6 +17,7 @@ from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
 from .. import _core
+from .._base._durable import held
 from .._base._errors import LimitError, MalformedError, MismatchError, StorageError, UsageError
 from .._dispute._away import digest_of, name_of
 from .._dispute._referee import Referee
@@ -162,7 +162,7 @@ class Docket:
         self._opening, self._opened = asyncio.Lock(), asyncio.Event()
         self._folder = Path(folder)
         self.disputes: dict[str, Dispute] = {}
-        self._held = _held(self._folder)
+        self._held = held(self._folder, f"another referee holds {self._folder}", "end it first")
         try:
             self._go_on()
         except BaseException:
@@ -398,18 +398,3 @@ def _begun(line: str) -> tuple[int, dict[Name, str]]:
         return int(found["at"]), {name: str(found["entry"][name]) for name in NAMES}
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise MalformedError("this is not a transcript of a dispute") from error
-
-
-def _held(folder: Path) -> int:
-    """The folder, for one process at a time."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        held = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    except OSError as error:
-        raise StorageError(f"{folder} cannot be used: {error}", "") from error
-    try:
-        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
-        os.close(held)
-        raise UsageError(f"another referee holds {folder}", "end it first") from error
-    return held

@@ -4,9 +4,9 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import math
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, TypedDict
 import torch
 
 from .. import _core
+from .._base._durable import held
 from .._base._errors import MalformedError, UsageError
 from ._gradients import Gradients, bytes_of, weights_of
 
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from .._job._session import Session
 
 _FORMAT = "potl-guard-v1"
-_FILE, _LOCK = "guard.json", "guard.lock"
+_FILE = "guard.json"
 _MOST_BYTES = 1 << 20
 # By which a gradient may exceed the clip, because torch's norm is rounded; the plan counts it.
 CLIP_SLACK = 1.0001
@@ -77,13 +78,12 @@ class Folder:
         Raises:
             UsageError: Another guard trains in the folder, or has done so since.
         """
-        with (self._path / _LOCK).open("w") as lock:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError as error:
-                raise UsageError(
-                    f"another guard trains in {self._path}", "end it first, or name another folder"
-                ) from error
+        number = held(
+            self._path,
+            f"another guard trains in {self._path}",
+            "end it first, or name another folder",
+        )
+        try:
             kept = self.read()
             if kept is not None and kept != about:
                 raise UsageError(
@@ -91,6 +91,8 @@ class Folder:
                     "make this one anew: it goes on from there",
                 )
             yield
+        finally:
+            os.close(number)
 
     def state(self, kept: Kept) -> _core.State:
         """The final state."""
