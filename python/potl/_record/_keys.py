@@ -10,7 +10,7 @@ from pathlib import Path
 
 from .. import _core
 from .._base._durable import state_folder
-from .._base._errors import MalformedError, PotlError, StorageError, UsageError
+from .._base._errors import MalformedError, MissingError, StorageError, UsageError
 from ._keygen import write_pair, write_private
 
 _log = logging.getLogger("potl")
@@ -49,15 +49,16 @@ def of_referee() -> _core.SigningKey:
     path = folder / "referee.pem"
     try:
         _core.create_directory(str(folder))
-        lock = (folder / "referee.lock").open("w")
-    except (PotlError, OSError) as error:
+        with (folder / "referee.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)  # another process may be making it
+            is_new = not path.exists()
+            key = load_or_create(path)
+    except (MissingError, StorageError, OSError) as error:
         remedy = "name one with --referee-key, in Python Referee(key=), or set XDG_STATE_HOME"
-        why = error.message if isinstance(error, PotlError) else error
-        raise StorageError(f"there is no place for the referee's key: {why}", remedy) from error
-    with lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # another process may be making it
-        is_new = not path.exists()
-        key = load_or_create(path)
+        why = error if isinstance(error, OSError) else error.message
+        raise StorageError(
+            f"the referee's key can be neither read nor made: {why}", remedy
+        ) from error
     if is_new:
         _log.warning(
             "servers of parties answer a referee whose public key they have: potl serve "

@@ -106,16 +106,21 @@ def test_a_referee_without_a_state_directory_is_told_to_name_a_key(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", "/proc/none")  # nobody can make a folder there
-    with pytest.raises(potl.StorageError, match=r"no place for the referee's key: .*--referee-key"):
+    with pytest.raises(
+        potl.StorageError, match=r"key can be neither read nor made: .*--referee-key"
+    ):
         _keys.of_referee()
 
 
-def test_a_referee_who_cannot_write_there_is_told_so_too(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("name", ["referee.lock", "referee.pem"])
+def test_a_referee_who_cannot_read_or_write_there_is_told_so_too(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    (tmp_path / "potl" / "referee.lock").mkdir(parents=True)  # no file can be opened there
-    with pytest.raises(potl.StorageError, match=r"no place for the referee's key: .*--referee-key"):
+    (tmp_path / "potl" / name).mkdir(parents=True)  # no file can be opened there
+    with pytest.raises(
+        potl.StorageError, match=r"key can be neither read nor made: .*--referee-key"
+    ):
         _keys.of_referee()
 
 
