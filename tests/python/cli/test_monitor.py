@@ -13,6 +13,7 @@ from growing_runs import Growing
 from places import ROOT
 
 import potl
+from potl._verify import _monitor
 from potl._verify._workload import Workload
 
 TASK = "--task driver_tasks:build"
@@ -69,7 +70,7 @@ def test_a_page_is_written_at_each_look(
         pages.append((tmp_path / "page.html").read_text())
         growing.show(None)
 
-    monkeypatch.setattr(potl._verify._monitor.time, "sleep", next_piece)
+    monkeypatch.setattr(_monitor.time, "sleep", next_piece)
     done = command(tmp_path, MONITOR + " --html page.html")
     assert done.code == 3, done.err
     (first,) = pages
