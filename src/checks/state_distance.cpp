@@ -59,9 +59,15 @@ bool may_round(const state_value& root, std::string_view path) {
   return true;
 }
 
-// What the client's code keeps as it likes: lists of samples that were hard, the best step so far.
+// What follows outputs: the lists of samples that were hard and the best step so far, which the
+// client's code keeps as it likes; LBFGS's history, which is shorter where it converged a step
+// before; what an optimizer has of a parameter from its first gradient on. What no build can make
+// is rejected without any replay (schema.hpp).
 bool is_free_form(std::string_view path) {
-  return begins(path, "state/") || begins(path, "model/extra/") || begins(path, "ema/extra/");
+  for (const char* name : {"state/", "model/extra/", "ema/extra/", "optimizers/", "schedulers/"}) {
+    if (begins(path, name)) return true;
+  }
+  return false;
 }
 
 struct tensor_sums {
@@ -81,7 +87,6 @@ struct group_sums {
 
 constexpr std::string_view where_infinite = " where it is infinite";
 constexpr std::string_view how_many = " (how many)";
-constexpr std::string_view its_form = " (its length, type or text)";
 
 // Without a gradient every machine computes the same of an element, apart from the last bit of one
 // in a million where a multiplication and an addition are fused: the root of that share, or so.

@@ -9,78 +9,11 @@
 #include <utility>
 #include <vector>
 
-#include "replay_fixture.hpp"
+#include "replay_scene.hpp"
 
 using namespace potl;
 using namespace potl::checks;
-
-namespace {
-
-tensor_distance tensor(const std::string& path, double off, double count, double update = 1) {
-  return {path, count, off, off, 1e-7, update, update, false};
-}
-
-group_distance empty(const std::string& name) {
-  group_distance out;
-  out.group = name;
-  out.update_l2 = out.replayed_update_l2 = 10;
-  out.weight_l2 = 100;
-  out.count = 1000;
-  return out;
-}
-
-std::vector<group_distance> parameters(std::vector<tensor_distance> tensors) {
-  group_distance out = empty("parameters");
-  for (const tensor_distance& one : tensors) {
-    if (one.whole) continue;
-    out.l2 = std::hypot(out.l2, one.l2);
-    out.excess_l2 = std::hypot(out.excess_l2, one.excess);
-  }
-  out.cosine = 0;
-  out.tensors = std::move(tensors);
-  return {out, empty("buffers"), empty("optimizer"), empty("other")};
-}
-
-/// Equal bits everywhere until a test changes a segment.
-struct scene {
-  fake_run run;
-  replay_options options;
-  std::vector<segment_measurement> measured;
-
-  explicit scene(std::uint64_t steps = 100, std::uint64_t samples = 12) : run(steps) {
-    options.samples = samples;
-    run.distance = 1000;  // an interpolation is not at stake
-    options.top_q = 0;    // nor is what a screen would add
-    options.reach = 0;
-    options.margin = 8;
-    const auto plan = plan_replay(run.view, options, nonce_of(1));
-    for (const auto& request : plan.value()) measured.push_back(honest(run, request));
-  }
-  void differs(std::size_t at, std::vector<tensor_distance> tensors) {
-    measured[at].digest_equal = false;
-    measured[at].distances = parameters(std::move(tensors));
-  }
-  void noise(std::size_t at, const std::vector<tensor_distance>& tensors, std::size_t repeats = 2) {
-    measured[at].noise.assign(repeats, parameters(tensors));
-    measured[at].noise_losses.assign(repeats, measured[at].losses);
-    measured[at].other_arithmetic = true;
-  }
-  void rough(std::size_t at, const std::vector<tensor_distance>& tensors) {
-    measured[at].rough.push_back(parameters(tensors));
-    measured[at].rough_losses.push_back(measured[at].losses);
-  }
-  std::vector<finding> judge() const {
-    return judge_replay(run.view, options, nonce_of(1), measured).value();
-  }
-  std::string verdict() const {
-    const auto found = judge();
-    if (count(found, outcome::reject) > 0) return "rejected";
-    return count(found, outcome::inconclusive) > 0 ? "inconclusive" : "accepted";
-  }
-  std::vector<segment_request> more() const { return plan_noise(run.view, options, measured); }
-};
-
-}  // namespace
+using namespace replay_scene;
 
 TEST_CASE("a tensor within its own noise passes, near it is inconclusive, far from it rejected") {
   for (const auto& [off, verdict] : {std::pair{0.0079, "accepted"},
@@ -280,22 +213,6 @@ TEST_CASE("codes and masks that are noise from the first segment on are not excu
   REQUIRE(one.verdict() == "accepted");
 }
 
-namespace {
-
-/// Codes, of which so many differ, and how far those are off.
-std::vector<tensor_distance> codes(double off, double many, double moved, double far) {
-  tensor_distance values = tensor("codes", off, 2000, far), places = values;
-  values.scalar = values.whole = true;
-  places = values;
-  places.path = "codes (how many)";
-  places.places = true;
-  places.l2 = places.excess = many;
-  places.update_l2 = places.replayed_update_l2 = moved;
-  return {values, places};
-}
-
-}  // namespace
-
 TEST_CASE("codes accuse by how many differ, and a few do not, however far they jump") {
   for (const auto& [many, moved, verdict] : {std::tuple{16.0, 0.0, "inconclusive"},
                                              {17.0, 0.0, "rejected"},
@@ -319,50 +236,6 @@ TEST_CASE("codes pass within what repeats show of how many and of how far, up to
     one.noise(3, codes(off > 100 ? 100 : 10, 2, 17, 1000));
     CAPTURE(off, many);
     CHECK(one.verdict() == verdict);
-  }
-}
-
-TEST_CASE("a form that follows outputs neither accuses nor passes, whatever repeats show") {
-  scene one;
-  tensor_distance form;
-  form.path = "state/own/kept (its length, type or text)";
-  form.count = form.l2 = form.excess = 1;
-  form.scalar = form.whole = true;
-  one.differs(3, {});
-  one.noise(3, {});
-  one.measured[3].distances[3].tensors = {form};
-  CHECK(one.verdict() == "inconclusive");
-  for (auto& repeat : one.measured[3].noise) repeat[3].tensors = {form};
-  CHECK(one.verdict() == "inconclusive");
-  one.options.tolerance = "exact";
-  CHECK(one.verdict() == "rejected");
-}
-
-TEST_CASE("what no repeat decides takes none from what one convicts") {
-  scene one;
-  tensor_distance form;
-  form.path = "state/own/kept (its length, type or text)";
-  form.count = form.l2 = form.excess = 1;
-  form.scalar = form.whole = true;
-  for (std::size_t at = 1; at < one.measured.size(); ++at) one.differs(at, {form});
-  CHECK(one.more().empty());
-  CHECK(one.verdict() == "inconclusive");
-  const std::size_t last = one.measured.size() - 1;
-  for (const bool before : {false, true}) {
-    auto both = std::vector{form, tensor("w", 0.9, 500)};
-    if (before) std::swap(both[0], both[1]);
-    one.differs(last, both);
-    const auto more = one.more();
-    const auto asks = [&](std::size_t at) {
-      return std::any_of(more.begin(), more.end(), [&](const segment_request& asked) {
-        return asked.start == one.measured[at].request.start;
-      });
-    };
-    CHECK(asks(last));
-    CHECK_FALSE(asks(last - 1));
-    one.noise(last, {tensor("w", 0.001, 500)});
-    CHECK(one.verdict() == "rejected");
-    one.measured[last].noise.clear();
   }
 }
 

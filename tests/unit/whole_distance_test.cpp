@@ -86,12 +86,15 @@ TEST_CASE("the form of what client code keeps as it likes is judged like what is
       for (std::size_t i = at.size(); i-- > 0;) inner = tree::dict({{at[i], inner}});
       return inner;
     };
-    return compare_states(of(replayed), of(recorded), of(replayed)).at(at[0] == "ema" ? 2 : 3);
+    return compare_states(of(replayed), of(recorded), of(replayed))
+        .at(at[0] == "state" || at[0] == "model" ? 3 : 2);
   };
   for (const auto& [a, b] : {std::pair{list(2), list(3)}, {none, one}, {text("a"), text("b")}}) {
     for (const auto& at : {std::vector<std::string>{"state", "own", "kept"},
                            {"model", "extra", "own", "kept"},
-                           {"ema", "extra", "kept"}}) {
+                           {"ema", "extra", "kept"},
+                           {"optimizers", "state", "kept"},
+                           {"schedulers", "kept"}}) {
       CAPTURE(at);
       const auto d = compared(at, a, b);
       REQUIRE((d.structure_equal && d.tensors.size() == 1 && d.l2 == 0));

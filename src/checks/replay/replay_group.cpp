@@ -11,6 +11,7 @@
 
 #include "checks/judging.hpp"
 #include "checks/replay/replay_draw.hpp"
+#include "checks/replay/replay_history.hpp"
 #include "checks/text.hpp"
 
 namespace potl::checks::detail {
@@ -155,12 +156,21 @@ std::string beyond(const std::string& what, double distance, double tolerance, d
   return out + ", tolerance " + text(tolerance);
 }
 
+std::string off(const std::string& what, double l2, double tolerance) {
+  const std::size_t stem = what.size() - std::min(what.size(), its_form.size());
+  if (what.substr(stem) == its_form) {
+    return what.substr(0, stem) + " has another length, type or text than in the replay";
+  }
+  return what + " is " + text(l2) + " off, allowed are " + text(tolerance);
+}
+
 // What one distance is compared with.
 struct limits {
   double noise = 0;      // what honest repeats explain, before the safety factor
   double tolerance = 0;  // of what rounding leaves
   double cap = 0;        // of the whole distance
   double far = 0;        // beyond it no honest machine is expected
+  bool places = false;   // of what is no float, how many elements
 };
 
 class judge {
@@ -188,7 +198,7 @@ class judge {
         problem(rule, outcome::reject, beyond(name_, group_.l2, 0, update_of(group_)));
       } else if (!group_.tensors.empty()) {  // what is in no norm
         const tensor_distance& one = group_.tensors.front();
-        problem(rule, outcome::reject, beyond(one.path, one.l2, 0, update_of(one)));
+        problem(rule, outcome::reject, off(one.path, one.l2, 0));
       }
     } else if (which_ == "parameters" && !rule_enabled("replay.update_relative")) {
       // The weak comparison of the literature: against the weights, whatever the update was.
@@ -228,8 +238,7 @@ class judge {
     }
     for (const tensor_distance& one : group_.tensors) {  // what is in no norm
       if (!one.whole) continue;
-      problem("replay.parameters", outcome::inconclusive,
-              beyond(one.path, one.l2, 0, update_of(one)));
+      problem("replay.parameters", outcome::inconclusive, off(one.path, one.l2, 0));
       return;
     }
   }
@@ -287,6 +296,7 @@ class judge {
   static limits of_whole(limits by, bool places) {
     (places ? by.cap : by.far) = anywhere;
     if (places) by.far = std::max(by.far, turned_alone);
+    by.places = places;
     return by;
   }
 
@@ -324,10 +334,12 @@ class judge {
       out.excess += one.excess * one.excess;
     };
     // What is kept beside the weights may follow from what turned in the same object: a copy of the
-    // best ones so far.
-    std::set<std::string_view> turned;
+    // best ones so far, a history that is a step further.
+    std::set<std::string_view> turned, objects;
+    if (which_ == "optimizer") objects = with_histories(group_.tensors);
     for (const tensor_distance& one : group_.tensors) {
-      if (!one.whole || (which_ != "buffers" && which_ != "other")) continue;
+      const bool beside = which_ == "buffers" || which_ == "other";
+      if (!one.whole || !(beside || objects.count(object_of(one.path)) > 0)) continue;
       if (is_plain_count(one.path) || passes(one.l2, one.excess, limits_for(one))) continue;
       turned.insert(object_of(one.path));
     }
@@ -409,11 +421,12 @@ class judge {
   void too_far(std::string_view rule, const std::string& what, double l2, double excess,
                const limits& by) {
     out_.settled = is_settled(l2, by);
+    if (!within(l2, by.far)) out_.accuses = std::max(out_.accuses, by.places ? 1 : 2);
     const bool capped = excess <= 0 || within(excess, by.tolerance);
     out_.near = out_.near && within(l2, by.cap);
     const double tolerance = std::min(by.tolerance, by.cap);
-    std::string reason = beyond(what, l2, tolerance, update_of(group_));
-    if (what != name_) reason = what + " is " + text(l2) + " off, allowed are " + text(tolerance);
+    const std::string reason =
+        what == name_ ? beyond(what, l2, tolerance, update_of(group_)) : off(what, l2, tolerance);
     const std::string_view found = capped                   ? "replay.tolerance_cap"
                                    : which_ == "parameters" ? narrowest()
                                                             : rule;
@@ -425,7 +438,7 @@ class judge {
     } else if (within(l2, by.far)) {
       problem(found, outcome::inconclusive,
               reason + ", and honest machines may differ " +
-                  (by.far == anywhere ? "there as far" : "by up to " + text(by.far)) + remedy);
+                  (by.far == anywhere ? "there" : "by up to " + text(by.far)) + remedy);
     } else if (!measurement_.other_arithmetic) {
       problem(found, outcome::inconclusive,
               reason + ", but no repeat could run in another arithmetic here" + remedy);

@@ -45,7 +45,10 @@ struct group_judgement {
   double distance = 0, tolerance = 0, noise = 0;
   bool near =
       true;  ///< nothing that is beyond its tolerance is beyond the cap: noise may excuse it
-  bool settled = false;           ///< the problem is inconclusive, whatever repeats show
+  bool settled = false;  ///< the problem is inconclusive, whatever repeats show
+  /// Whether as much as is known of the noise does not keep it from accusing: 2, a float; 1, what
+  /// is no float alone; 0, nothing.
+  int accuses = 0;
   double ratio() const noexcept;  ///< distance / tolerance; 0 when both are
 };
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which segments' own noise has to be known before they are judged.
 #include <algorithm>
+#include <tuple>
 #include <utility>
 
 #include <potl/checks/replay.hpp>
@@ -23,6 +24,7 @@ struct doubt {
   const segment_measurement* of = nullptr;
   double by = 0;     ///< how far beyond what is accepted; 0: nothing is, or no noise would help
   bool near = true;  ///< rough sums may excuse it
+  int accuses = 0;   ///< group_judgement::accuses
 };
 
 doubt doubt_of(const run_view& run, const detail::replay_context& context,
@@ -43,6 +45,7 @@ doubt doubt_of(const run_view& run, const detail::replay_context& context,
     // What a prover may differ in freely must not take the repeats that would convict.
     if (judged.problem && !judged.settled) take(*judged.problem);
     out.near = out.near && judged.near;
+    out.accuses = std::max(out.accuses, judged.accuses);
   }
   return out;
 }
@@ -93,8 +96,10 @@ std::vector<segment_request> plan_noise(const run_view& run, const replay_option
     if (found.by > 0 && !settled) doubtful.push_back(found);
   }
   if (!any) return out;
-  std::stable_sort(doubtful.begin(), doubtful.end(),
-                   [](const doubt& a, const doubt& b) { return a.by > b.by; });
+  // What never accuses comes last: a prover may differ there everywhere, by as much as it likes.
+  std::stable_sort(doubtful.begin(), doubtful.end(), [](const doubt& a, const doubt& b) {
+    return std::tie(a.accuses, a.by) > std::tie(b.accuses, b.by);
+  });
   doubtful = affordable(doubtful, measurements);
   const auto near = static_cast<std::size_t>(
       std::count_if(doubtful.begin(), doubtful.end(), [](const doubt& one) { return one.near; }));

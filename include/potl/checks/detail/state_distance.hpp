@@ -24,6 +24,10 @@ namespace potl::checks {
 /// Stands behind the path of a tensor where its elements without a gradient are meant.
 constexpr std::string_view where_still = " where it has no gradient";
 
+/// Stands behind the path of what client code keeps where the form differs: nothing within it was
+/// compared.
+constexpr std::string_view its_form = " (its length, type or text)";
+
 /// "parameters", "buffers", "optimizer", "other", in this order; each with the norms of the whole
 /// group. What `start` lacks counts as zero there (optimizers create their state in the first
 /// step). What is no float is in no norm, and neither are scalars outside of the parameters: they

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// Optimizers that keep a history, such as LBFGS: all of it is another one where a machine converged
+// a step before. A count of steps beside averages excuses nothing.
+#pragma once
+
+#include <set>
+#include <string_view>
+#include <vector>
+
+#include <potl/checks/detail/state_distance.hpp>
+
+namespace potl::checks::detail {
+
+/// The objects, as paths that end with "/", of which a list differs: in an element, or in its
+/// length.
+inline std::set<std::string_view> with_histories(const std::vector<tensor_distance>& tensors) {
+  constexpr std::string_view digits = "0123456789";
+  std::set<std::string_view> out;
+  for (const tensor_distance& one : tensors) {
+    std::string_view list = one.path;
+    const std::size_t form = list.rfind(its_form), last = list.rfind('/');
+    if (last == list.npos) continue;
+    if (form == list.npos && list.find_first_not_of(digits, last + 1) != list.npos) continue;
+    list = list.substr(0, form == list.npos ? last : form);
+    const std::size_t name = list.rfind('/') + 1;
+    // Parameters have numbers, too: what an optimizer keeps of one is no list.
+    if (digits.find(list[name]) == digits.npos) out.insert(list.substr(0, name));
+  }
+  return out;
+}
+
+}  // namespace potl::checks::detail
