@@ -111,6 +111,9 @@ def test_a_loss_is_what_the_whole_step_reports(
         ledger=None,
     )
     assert report.verdict == "accepted", report.sentence
+    assert [
+        one.reason for one in report.findings if one.check == "pev" and one.result != "pass"
+    ] == []
 
 
 class Adversarial(Task):
