@@ -57,6 +57,7 @@ HEADERS = {
     ],
     "Transcripts": [
         "transcript/job",
+        "transcript/first_steps",
         "transcript/writer",
         "transcript/state",
         "transcript/operator_trace",

@@ -54,6 +54,7 @@
 #include <potl/report.hpp>
 #include <potl/statistics/displacement.hpp>
 #include <potl/transcript/commitment.hpp>
+#include <potl/transcript/first_steps.hpp>
 #include <potl/transcript/job.hpp>
 #include <potl/transcript/operator_trace.hpp>
 #include <potl/transcript/repetition.hpp>

@@ -17,7 +17,7 @@
 
 namespace potl {
 class json_value;
-}
+}  // namespace potl
 
 namespace potl::transcript {
 
