@@ -22,7 +22,7 @@ def state_folder() -> Path:
 
 
 def held(folder: Path, elsewhere: str, remedy: str) -> int:
-    """A folder, made where there is none, for one holder at a time: until the number is closed.
+    """A folder, made where there is none, for one holder at a time: until `release`.
 
     Raises:
         UsageError: Another holds it, said in these words.
@@ -42,6 +42,12 @@ def held(folder: Path, elsewhere: str, remedy: str) -> int:
         os.close(number)
         raise StorageError(f"{folder} cannot be locked: {error}", "") from error
     return number
+
+
+def release(number: int) -> None:
+    """Lets go of what `held` gave, which closing does not where a forked process has it, too."""
+    fcntl.flock(number, fcntl.LOCK_UN)
+    os.close(number)
 
 
 def write_new(path: Path, text: str, *, mode: int = 0o600) -> None:

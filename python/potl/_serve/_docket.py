@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
 from .. import _core
-from .._base._durable import held
+from .._base._durable import held, release
 from .._base._errors import LimitError, MalformedError, MismatchError, StorageError, UsageError
 from .._dispute._away import digest_of, name_of
 from .._dispute._referee import Referee
@@ -173,7 +173,7 @@ class Docket:
         """Gives the folder back."""
         for one in self.disputes.values():
             one.close()
-        os.close(self._held)
+        release(self._held)
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:

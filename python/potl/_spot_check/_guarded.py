@@ -6,7 +6,6 @@ from __future__ import annotations
 import contextlib
 import json
 import math
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict
@@ -14,7 +13,7 @@ from typing import TYPE_CHECKING, TypedDict
 import torch
 
 from .. import _core
-from .._base._durable import held
+from .._base._durable import held, release
 from .._base._errors import MalformedError, UsageError
 from ._gradients import Gradients, bytes_of, weights_of
 
@@ -48,6 +47,7 @@ class Folder:
 
     def __init__(self, path: Path) -> None:
         self._path = path
+        self._seen: Kept | None = None  # what is kept as far as this guard knows
         _core.create_directory(str(path))
 
     def read(self) -> Kept | None:
@@ -56,6 +56,10 @@ class Folder:
         Raises:
             MalformedError: The file is not one of potl's.
         """
+        self._seen = self._there()
+        return self._seen
+
+    def _there(self) -> Kept | None:
         file = self._path / _FILE
         if not file.exists():
             return None
@@ -69,11 +73,8 @@ class Folder:
         return found  # type: ignore[return-value]
 
     @contextlib.contextmanager
-    def held(self, about: Kept) -> Iterator[None]:
+    def held(self) -> Iterator[None]:
         """Here nobody else trains: two guards would delete each other's final states.
-
-        Args:
-            about: What the guard knows as kept.
 
         Raises:
             UsageError: Another guard trains in the folder, or has done so since.
@@ -84,15 +85,15 @@ class Folder:
             "end it first, or name another folder",
         )
         try:
-            kept = self.read()
-            if kept is not None and kept != about:
+            kept = self._there()
+            if kept is not None and kept != self._seen:
                 raise UsageError(
                     f"another guard has trained in {self._path} meanwhile",
                     "make this one anew: it goes on from there",
                 )
             yield
         finally:
-            os.close(number)
+            release(number)
 
     def state(self, kept: Kept) -> _core.State:
         """The final state."""
@@ -103,6 +104,7 @@ class Folder:
         if state is not None:
             state.save(str(self._state(kept)))
         _core.write_file(str(self._path / _FILE), json.dumps(kept, indent=1).encode())
+        self._seen = {**kept}
         for old in self._path.glob("state-*.safetensors"):
             if old != self._state(kept):
                 old.unlink()
@@ -174,7 +176,7 @@ class Guarded:
         """A block in which no other guard trains in the folder."""
         if self._folder is None:
             return contextlib.nullcontext()
-        return self._folder.held(self._about)
+        return self._folder.held()
 
     def weights(self) -> list[memoryview]:
         """What gradients are computed from."""

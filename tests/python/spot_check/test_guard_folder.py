@@ -3,12 +3,16 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from pathlib import Path
+from typing import Any
 
 import pytest
 from guarded import KEY, build
 
 import potl
+from potl import _core
 
 
 def test_two_guards_do_not_train_in_one_folder(tmp_path: Path) -> None:
@@ -35,3 +39,38 @@ def test_two_guards_do_not_train_in_one_folder(tmp_path: Path) -> None:
             assert told == [15]
         with pytest.raises(potl.UsageError, match="another guard has trained"):
             stale.train(potl.spot_check.Worker(build))
+
+
+def test_a_guard_that_could_not_write_a_final_state_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    exact = potl.Job.create(build, seed=3, checkpoint_every=10, arithmetic="ord32")
+    with potl.SpotCheck(build, job=exact, key=KEY, path=tmp_path) as guard:
+        guard.train(potl.spot_check.Worker(build), until=10)
+
+        def full(*arguments: Any) -> None:
+            raise potl.StorageError("the disk is full", "")
+
+        with monkeypatch.context() as patch, pytest.raises(potl.StorageError):
+            patch.setattr(_core, "write_file", full)
+            guard.train(potl.spot_check.Worker(build), until=20)
+        assert guard.train(potl.spot_check.Worker(build)).verdict == "accepted"
+
+
+def test_a_process_that_the_training_forked_does_not_hold_its_folder(tmp_path: Path) -> None:
+    exact = potl.Job.create(build, seed=3, checkpoint_every=10, arithmetic="ord32")
+    forked: list[int] = []
+
+    def fork(done: int, total: int) -> None:
+        if not forked:
+            forked.append(os.fork())
+            if forked == [0]:
+                signal.pause()
+
+    with potl.SpotCheck(build, job=exact, key=KEY, path=tmp_path) as guard:
+        try:
+            guard.train(potl.spot_check.Worker(build), until=10, progress=fork)
+            assert guard.train(potl.spot_check.Worker(build)).verdict == "accepted"
+        finally:
+            os.kill(forked[0], signal.SIGKILL)
+            os.waitpid(forked[0], 0)
