@@ -320,6 +320,12 @@ class Http:
                 "it may encrypt to certain keys alone: give the trainer your public key for potl "
                 "serve --for, and pass the secret one: potl.Remote(url, key=...), or --open-with",
             )
+        if status == 421:
+            raise UsageError(
+                f"{self._base} is not answered by that name (status {status})",
+                "on the server's own machine ask for localhost or 127.0.0.1; a proxy has to send "
+                "that in the Host header, or the server needs a token",
+            )
         if 300 <= status < 400:
             raise self._odd(path, f"it sends elsewhere (status {status}), which is not followed")
         if status in _BUSY:

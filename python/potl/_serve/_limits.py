@@ -148,8 +148,8 @@ class Gate:
             await refuse(
                 sent,
                 421,
-                "without a token this machine alone is answered: ask for localhost or 127.0.0.1, "
-                "also in a proxy's Host header, or serve with a token",
+                "without a token this machine is not answered by that name: ask for localhost or "
+                "127.0.0.1, also in a proxy's Host header, or serve with a token",
             )
         elif not self._is_known(scope):
             await refuse(sent, 401, "who is asking?", (b"www-authenticate", b"Bearer"))
@@ -229,24 +229,25 @@ class Gate:
 
 def _is_rebound(scope: Message) -> bool:
     """Whether a request that came in at a loopback address is for another name: of a web page whose
-    name leads here, so that a browser on this machine lets it read the answer.
+    name leads here, so that a browser on this machine lets it read the answer. An address leads
+    nowhere else.
     """
     server = scope.get("server")
-    if server is None or not _is_loopback(server[0]):
+    at = None if server is None else _address(server[0])
+    if at is None or not at.is_loopback:
         return False
     hosts = [value.decode("latin-1") for name, value in scope["headers"] if name == b"host"]
-    return not all(_is_loopback(_name_of(host)) for host in hosts)
+    names = [
+        host[1:].partition("]")[0] if host[:1] == "[" else host.partition(":")[0] for host in hosts
+    ]
+    return any(name.lower() != "localhost" and _address(name) is None for name in names)
 
 
-def _name_of(host: str) -> str:
-    return host[1:].partition("]")[0] if host[:1] == "[" else host.partition(":")[0]
-
-
-def _is_loopback(name: str) -> bool:
+def _address(name: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
     try:
-        return ipaddress.ip_address(name).is_loopback
+        return ipaddress.ip_address(name)
     except ValueError:
-        return name.lower() == "localhost"
+        return None
 
 
 def address_of(client: tuple[str, int] | None) -> str:
@@ -254,10 +255,7 @@ def address_of(client: tuple[str, int] | None) -> str:
     have all addresses of that. All machines of a link share the network of link-local ones.
     """
     text = "" if client is None else client[0]
-    try:
-        address = ipaddress.ip_address(text)
-    except ValueError:  # a socket file, or none
-        return text
+    address = _address(text)  # none of a socket file
     if (
         isinstance(address, ipaddress.IPv6Address)
         and address.ipv4_mapped is None

@@ -79,9 +79,22 @@ def test_a_web_page_whose_name_leads_to_this_machine_reads_nothing(url: str, hos
     assert status_of(url, host=host) == 421
 
 
-@pytest.mark.parametrize("host", ["localhost", "LOCALHOST:8470", "127.0.0.1:1", "[::1]:8470"])
+@pytest.mark.parametrize(
+    "host", ["localhost", "LOCALHOST:8470", "127.0.0.1:1", "[::1]:8470", "0.0.0.0:8470"]
+)
 def test_this_machine_may_have_any_of_its_own_names(url: str, host: str) -> None:
     assert status_of(url, host=host) == 200
+
+
+def test_a_client_that_uses_another_name_is_told_which_to_use(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "job.json").write_bytes(helpers.job_text())
+    found = socket.getaddrinfo
+    monkeypatch.setattr(socket, "getaddrinfo", lambda host, *a, **o: found("127.0.0.1", *a, **o))
+    named = url.replace("127.0.0.1", "trainer.example")
+    with pytest.raises(potl.UsageError, match=r"by that name .*localhost"):
+        potl.verify(named, job=tmp_path / "job.json", ledger=None)
 
 
 @pytest.mark.parametrize(
@@ -121,7 +134,9 @@ PATHS = [
 
 @pytest.mark.parametrize("path", PATHS)
 def test_no_path_leads_elsewhere(url: str, path: bytes) -> None:
-    answer = raw_request(url, b"GET %s HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n" % path)
+    answer = raw_request(
+        url, b"GET %s HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n" % path
+    )
     assert not answer or int(answer.split()[1]) in (400, 404, 422), answer[:200]
     assert b"classified" not in answer
 
@@ -132,8 +147,9 @@ def test_no_path_leads_elsewhere(url: str, path: bytes) -> None:
         b"\x16\x03\x01\x00\xff garbage\r\n\r\n",
         b"GET\r\n\r\n",
         b"GET /v1/run HTTP/1.1\r\n" + b"X: y\r\n" * 20_000 + b"\r\n",
-        b"POST /v1/run HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nConnection: close\r\n\r\nhello",
-        b"DELETE /v1/log HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n",
+        b"POST /v1/run HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\n"
+        b"Connection: close\r\n\r\nhello",
+        b"DELETE /v1/log HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n",
     ],
     ids=["TLS", "half a line", "many headers", "a body", "another method"],
 )
@@ -151,7 +167,7 @@ def test_clients_that_stall_block_nobody_and_are_cut(server: Server, url: str) -
         takers = [held.enter_context(connected(url)) for _ in range(3)]
         askers = [held.enter_context(connected(url)) for _ in range(REQUESTS - 4)]
         for one in takers:
-            one.sendall(b"GET /v1/telemetry HTTP/1.1\r\nHost: x\r\n\r\n")
+            one.sendall(b"GET /v1/telemetry HTTP/1.1\r\nHost: localhost\r\n\r\n")
         for one in askers:
             one.sendall(b"GET /v1/run HT")
         for _ in range(3):
@@ -171,7 +187,7 @@ def test_clients_that_stall_block_nobody_and_are_cut(server: Server, url: str) -
 
 def test_a_client_that_asks_again_at_once_is_answered(url: str) -> None:
     """The next request is there before the server is done with the last one."""
-    ask = b"GET /v1/run HTTP/1.1\r\nHost: x\r\n%s\r\n"
+    ask = b"GET /v1/run HTTP/1.1\r\nHost: localhost\r\n%s\r\n"
     answers = raw_request(url, 3 * (ask % b"") + ask % b"Connection: close\r\n")
     assert answers.count(b"HTTP/1.1 200") == 4
 
@@ -276,7 +292,7 @@ def test_connections_of_one_address_end_none_of_another(patient: Server) -> None
         holding = [held.enter_context(connected(patient.url)) for _ in range(6 * REQUESTS)]
         # The oldest of them has given way, as the oldest of all would have before it.
         assert taken(holding[0]) == b""
-        slow.sendall(b"TP/1.1\r\nHost: x\r\n\r\n")
+        slow.sendall(b"TP/1.1\r\nHost: localhost\r\n\r\n")
         assert slow.recv(12) == b"HTTP/1.1 200"
 
 
@@ -285,7 +301,7 @@ def test_whoever_asks_is_answered_though_many_take_nothing(patient: Server) -> N
     with contextlib.ExitStack() as held:
         for _ in range(3 * REQUESTS):
             one = held.enter_context(connected(patient.url))
-            one.sendall(b"GET /v1/telemetry HTTP/1.1\r\nHost: x\r\n\r\n")
+            one.sendall(b"GET /v1/telemetry HTTP/1.1\r\nHost: localhost\r\n\r\n")
             assert one.recv(12)
             # Until what is on its way to the others fills their sockets, they do take something.
             assert any(status_of(patient.url) == 200 for _ in range(200))
@@ -293,7 +309,11 @@ def test_whoever_asks_is_answered_though_many_take_nothing(patient: Server) -> N
 
 @pytest.mark.parametrize(
     "text",
-    [b"", b"GET /v1/run HT", b"POST /v1/run HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\nhell"],
+    [
+        b"",
+        b"GET /v1/run HT",
+        b"POST /v1/run HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\nhell",
+    ],
     ids=["nothing", "half a line", "half a body"],
 )
 def test_whoever_asks_is_answered_though_many_hold_the_line(patient: Server, text: bytes) -> None:
@@ -318,7 +338,7 @@ def test_whoever_asks_is_answered_though_many_hold_the_line(patient: Server, tex
 def test_a_signal_ends_it_while_somebody_takes_nothing(run: Path, number: int) -> None:
     server = Server(run)
     with connected(server.url) as one:
-        one.sendall(b"GET /v1/telemetry HTTP/1.1\r\nHost: x\r\n\r\n")
+        one.sendall(b"GET /v1/telemetry HTTP/1.1\r\nHost: localhost\r\n\r\n")
         assert one.recv(12) == b"HTTP/1.1 200"
         code, _ = server.end(number)
     assert code == 0
