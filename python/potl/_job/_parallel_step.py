@@ -94,8 +94,8 @@ class ParallelStep:
             task.scaler.scale(torch.zeros((), device=task.device))
         parameters, sums = self._parameters, self._sums
         parts = split_batch(batch, task.accumulate, task.batch_size)
-        # Steps 1, 2, 4, 8 and so on are computed by each process alone, too: they cost little, and
-        # of a step that cannot be shared from then on, half a training is lost at most.
+        # Steps 1, 2, 4, 8 and so on are computed by each process alone, too: they are few, and of a
+        # step that cannot be shared from then on, half a training is lost at most.
         self._count += 1
         before = self._capture() if self._count & (self._count - 1) == 0 else None
         alone = None if before is None else self._alone(parts, before)
@@ -107,6 +107,9 @@ class ParallelStep:
                 if mine < len(parts):
                     task._before_micro_batch(mine)
                     loss = task._backward_of(*parts[mine])
+            if alone is not None:
+                with _arithmetic.outside(), torch.no_grad():
+                    self._same.see([one.grad for one in parameters])
             if before is not None:
                 self._require_unchanged(before)
                 before = None
@@ -163,13 +166,14 @@ class ParallelStep:
     def _require_same(
         self, total: torch.Tensor, loss: torch.Tensor, gradients: Sequence[torch.Tensor | None]
     ) -> None:
-        """A client verifies in one process."""
+        """A client verifies in one process. Where one finds another step, none may go on."""
         found = [one.grad for one in self._parameters]
         with _arithmetic.outside(), torch.no_grad():
-            other = self._same.other((total, found), (loss, gradients))
+            mine = " and ".join(self._same.other((total, found), (loss, gradients)))
+        other = next(filter(None, self._ranks.texts(mine)), "")
         if other:
             raise UnsupportedError(
-                f"{' and '.join(other)} of the step are not those that one process computes",
+                f"{other} of the step are not those that one process computes",
                 "a forward pass cannot read running statistics, a hook cannot change gradients "
                 "that are added up (register_post_accumulate_grad_hook), and reentrant checkpoints "
                 "cannot share parameters (use_reentrant=False): change that, or train in one "
@@ -268,7 +272,8 @@ class _OrderedSum:
 class SameStep:
     """Whether steps are the same that were computed twice.
 
-    Losses and gradients come near zero in the end, and their rounding does not.
+    Losses and gradients come near zero in the end, and their rounding does not. Where a training
+    goes on there, those of micro-batches tell how large it is: they do not vanish with their sum.
 
     Args:
         rounded: What of 1 + a loss, and of the largest norm of gradients so far, may be rounding.
@@ -278,12 +283,17 @@ class SameStep:
         self._rounded = rounded
         self._largest = 0.0
 
+    def see(self, gradients: Sequence[torch.Tensor | None]) -> None:
+        """Takes note of how large gradients are."""
+        _, size = _difference(gradients, gradients)
+        self._largest = max(self._largest, size)  # which a NaN leaves as it was
+
     def other(self, this: _Computed, that: _Computed) -> list[str]:
         """What differs. Nothing where something overflows: a later step is compared."""
         off, size = _difference([this[0]], [that[0]])
         out = ["the loss"] if off > self._rounded * (1 + size) else []
-        off, size = _difference(this[1], that[1])
-        self._largest = max(self._largest, size)  # which a NaN leaves as it was
+        self.see(that[1])
+        off, _ = _difference(this[1], that[1])
         return [*out, "the gradients"] if off > self._rounded * self._largest else out
 
 
@@ -297,7 +307,10 @@ def _difference(
             if a is not b:
                 return math.inf, 0.0
             continue
-        a, b = ((torch.view_as_real(x) if x.is_complex() else x).double() for x in (a, b))
+        # Of complex numbers, which may be marked as conjugate, as real ones.
+        a, b = (
+            (torch.view_as_real(x.resolve_conj()) if x.is_complex() else x).double() for x in (a, b)
+        )
         off += float((a - b).square().sum())
         size += float(b.square().sum())
     finite = math.isfinite(off) and math.isfinite(size)

@@ -25,6 +25,14 @@ def test_rounding_is_measured_by_the_largest_gradients_so_far() -> None:
     assert same.other(computed(0.1, 0.0, 0.0), computed(0.0, 0.1, 0.0)) == LOSS + GRADIENTS
 
 
+def test_where_a_converged_training_goes_on_micro_batches_tell_what_is_rounding() -> None:
+    same = SameStep(1e-4)
+    same.see([torch.tensor([3.0, 4.0]), None])
+    same.see([torch.tensor([math.inf, 0.0]), None])
+    assert same.other(computed(0.1, 1e-7, 0.0), computed(0.1, 0.0, 1e-7)) == NOTHING
+    assert same.other(computed(0.1, 1e-3, 0.0), computed(0.1, 0.0, 0.0)) == GRADIENTS
+
+
 def test_a_step_that_overflows_is_not_compared_and_loosens_nothing() -> None:
     same = SameStep(1e-4)
     assert same.other(computed(math.inf, math.inf), computed(math.inf, 1.0)) == NOTHING
@@ -37,3 +45,10 @@ def test_in_exact_arithmetic_a_bit_is_a_difference_and_so_is_no_gradient() -> No
     assert same.other(computed(2.0, 1.0000001), computed(2.0, 1.0)) == GRADIENTS
     assert same.other(computed(2.0), computed(2.0, 0.0)) == GRADIENTS
     assert same.other(computed(2.0000002, 1.0), computed(2.0, 1.0)) == LOSS
+
+
+def test_complex_gradients_may_be_marked_as_conjugate() -> None:
+    loss, gradient = torch.ones(()), torch.tensor([1 + 2j])
+    same = SameStep(0.0)
+    assert same.other((loss, [gradient.conj()]), (loss, [gradient])) == GRADIENTS
+    assert same.other((loss, [gradient.conj()]), (loss, [gradient.conj()])) == NOTHING

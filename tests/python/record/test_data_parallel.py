@@ -80,6 +80,7 @@ def refused(tmp_path_factory):
         ("own_step", "UnsupportedError", "cannot share a step of the task's own"),
         ("noisy_update", "UnsupportedError", "the update draws random numbers"),
         ("clipped sums", "UnsupportedError", "the gradients of the step are not those that one"),
+        ("sums of one", "UnsupportedError", "the gradients of the step are not those that one"),
         ("read statistics", "UnsupportedError", "the loss and the gradients of the step are not"),
         ("sparse", "UnsupportedError", "several processes cannot add up sparse gradients"),
         ("begins later", "UnsupportedError", "model/buffers/passes changes in the forward pass"),
