@@ -80,7 +80,8 @@ class SpotCheck:
         UnsupportedError: No checks reach the goal, nothing bounds how far a gradient moves the
             weights, honest ways of computing are too far apart for a check, or a step cannot be
             split into gradient and update.
-        UsageError: Arguments that do not go together; a folder of another training.
+        UsageError: Arguments that do not go together; a folder of another training, or in which
+            another guard ends one.
 
     Example:
         >>> guard = potl.SpotCheck(build, job=job, key=secret)  # doctest: +SKIP
@@ -149,7 +150,8 @@ class SpotCheck:
                 folder=folder,
             )
             if self.is_finished:
-                self._settle()  # who was stopped at the very end had not done that
+                with self._guarded.alone():
+                    self._settle()  # who was stopped at the very end had not done that
         except BaseException:
             self.close()
             raise

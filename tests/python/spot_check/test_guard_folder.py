@@ -13,6 +13,7 @@ from guarded import KEY, build
 
 import potl
 from potl import _core
+from potl._spot_check import _guard
 
 
 def test_two_guards_do_not_train_in_one_folder(tmp_path: Path) -> None:
@@ -74,3 +75,20 @@ def test_a_process_that_the_training_forked_does_not_hold_its_folder(tmp_path: P
         finally:
             os.kill(forked[0], signal.SIGKILL)
             os.waitpid(forked[0], 0)
+
+
+def test_who_opens_a_finished_training_writes_nothing_while_another_guard_holds_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    exact = potl.Job.create(build, seed=3, checkpoint_every=10, arithmetic="ord32")
+    settle = _guard.settle_statistics
+
+    def other(*arguments: Any) -> None:
+        monkeypatch.setattr(_guard, "settle_statistics", settle)
+        with pytest.raises(potl.UsageError, match="another guard trains in"):
+            potl.SpotCheck(build, job=exact, key=KEY, path=tmp_path)
+        settle(*arguments)
+
+    monkeypatch.setattr(_guard, "settle_statistics", other)
+    with potl.SpotCheck(build, job=exact, key=KEY, path=tmp_path) as guard:
+        assert guard.train(potl.spot_check.Worker(build)).verdict == "accepted"
