@@ -94,11 +94,11 @@ class ParallelStep:
             task.scaler.scale(torch.zeros((), device=task.device))
         parameters, sums = self._parameters, self._sums
         parts = split_batch(batch, task.accumulate, task.batch_size)
-        # Steps 1, 2, 4, 8 and so on are computed by each process alone, too: they are few, and of a
-        # step that cannot be shared from then on, half a training is lost at most.
+        # What a step may begin to do later is looked for again after twice as many, so that half a
+        # training is lost at most.
         self._count += 1
-        before = self._capture() if self._count & (self._count - 1) == 0 else None
-        alone = None if before is None else self._alone(parts, before)
+        before = self._capture() if _is_power_of_two(self._count) else None
+        alone = None if not self._is_compared() else self._alone(parts, before or self._capture())
         total: torch.Tensor | None = None
         for first in range(0, len(parts), ranks.size):
             mine = first + ranks.rank
@@ -138,6 +138,15 @@ class ParallelStep:
                 "use an optimizer that draws none, or train in one process",
             )
         return total
+
+    def _is_compared(self) -> bool:
+        """Whether each process computes this step alone, too, which takes it as long as so many
+        steps as there are processes: seldom enough for a few percent of a training.
+        """
+        first = 64 * self._ranks.size
+        return self._count == 1 or (
+            self._count % first == 0 and _is_power_of_two(self._count // first)
+        )
 
     def _alone(
         self, parts: Sequence[tuple[object, float]], before: _core.State
@@ -315,6 +324,10 @@ def _difference(
         size += float(b.square().sum())
     finite = math.isfinite(off) and math.isfinite(size)
     return (math.sqrt(off), math.sqrt(size)) if finite else (math.nan, math.nan)
+
+
+def _is_power_of_two(count: int) -> bool:
+    return count & (count - 1) == 0
 
 
 def _alike(parameters: Sequence[torch.nn.Parameter]) -> list[list[torch.nn.Parameter]]:
