@@ -23,7 +23,9 @@ loss_measurement loss_request::answer(replayer& with) const {
            (logged->loss == out.loss || std::fabs(logged->loss - out.loss) <= most);
   };
   const bool exact = with.view().agreed.arithmetic != "stock";
-  const double rounded = exact ? 0 : pev_options{}.loss_floor * (1 + std::fabs(out.loss));
+  // Of an infinite loss every other one would be within the floor.
+  const bool rounds = !exact && std::isfinite(out.loss);
+  const double rounded = rounds ? pev_options{}.loss_floor * (1 + std::fabs(out.loss)) : 0;
   if (!within(rounded)) {
     // Backward passes between forward ones, and the update, may change what a step reports: a part
     // that is checkpointed sees its input again.

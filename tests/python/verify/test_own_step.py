@@ -84,6 +84,19 @@ class Added(Task):
         loss.add_(1e-4)
 
 
+class Capped(Task):
+    """Its loss overflows, which it does not report."""
+
+    def compute_loss(self, batch: Any, *, reduction: str = "mean") -> torch.Tensor:
+        loss: torch.Tensor = super().compute_loss(batch, reduction=reduction)
+        late = int(self.model.get_buffer("1.num_batches_tracked")) > 3
+        return loss + torch.inf if late else loss
+
+    def update(self, loss: torch.Tensor) -> None:
+        super().update(loss)
+        loss.clamp_(max=100)
+
+
 def build_remembered() -> Task:
     model = nn.Sequential(net(), Remembered())
     return Task(model, sgd(model), data(), F.cross_entropy, batch_size=8, epochs=3, accumulate=3)
@@ -94,8 +107,13 @@ def build_added() -> Task:
     return Added(model, sgd(model), data(), F.cross_entropy, batch_size=8, epochs=3)
 
 
+def build_capped() -> Task:
+    model = net()
+    return Capped(model, sgd(model), data(), F.cross_entropy, batch_size=8, epochs=3)
+
+
 @pytest.mark.parametrize("arithmetic", ["ord32", "log64", "stock"])
-@pytest.mark.parametrize("made_by", [build_remembered, build_added])
+@pytest.mark.parametrize("made_by", [build_remembered, build_added, build_capped])
 def test_a_loss_is_what_the_whole_step_reports(
     made_by: Callable[[], Task], arithmetic: str, tmp_path: Path
 ) -> None:
