@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Products in xint16 of numbers that bfloat16 holds, which faster tiles compute where there are
 // any: the largest integers that they take, and all depths around a chunk.
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <vector>
@@ -80,6 +81,19 @@ TEST_CASE("sums of the largest integers of bfloat16 numbers are exact", "[gemm]"
     for (std::int64_t j = 0; j < of.columns; ++j) of.at(of.b, j, k) = sign(j, k) * largest;
   }
   require_defined(of);
+}
+
+TEST_CASE("infinite rows of any depth leave no number", "[gemm]") {
+  operands of(8, 40, GENERATE(4, 256), GENERATE(false, true));
+  for (float& x : of.a) x = -HUGE_VALF;
+  for (float& x : of.b) x = largest;
+  const auto threads = make_thread_pool(1);
+  potl::test::at_each_level([&](isa) {
+    std::vector<float> c(static_cast<std::size_t>(of.rows * of.columns));
+    gemm(arithmetic::xint16, of.left(), of.right(), row_major(c.data(), of.rows, of.columns),
+         *threads);
+    REQUIRE(std::all_of(c.begin(), c.end(), [](float x) { return std::isnan(x); }));
+  });
 }
 
 TEST_CASE("bfloat16 numbers of all exponents have the products of xint16", "[gemm]") {

@@ -198,7 +198,8 @@ __attribute__((noinline)) void multiply_short(const integer_tile& t) {
   int sum_of_digits[8];
   __builtin_memcpy(sum_of_digits, &digits, sizeof digits);
   POTL_UNROLLED for (int i = 0; i < Rows; ++i) {
-    const __m512i more = _mm512_set1_epi32(128 * sum_of_digits[i]);
+    // It may overflow in a row that is not finite.
+    const __m512i more = _mm512_slli_epi32(_mm512_set1_epi32(sum_of_digits[i]), 7);
     POTL_UNROLLED for (int j = 0; j < Vectors; ++j) {
       const __m512i upper = _mm512_sub_epi32(high[i][j], more);
       const __m512i parts[3] = {upper, _mm512_sub_epi32(low[i][j], _mm512_slli_epi32(upper, 16)),
