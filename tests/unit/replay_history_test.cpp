@@ -78,6 +78,7 @@ TEST_CASE("a history that is a step further on another machine accuses nobody") 
   const std::string of_first = "optimizers/0/state/0/", form = " (its length, type or text)";
   CHECK(verdict(of_first + "old_dirs/7", of_first + "n_iter") == "inconclusive");
   CHECK(verdict(of_first + "prev_flat_grad", of_first + "ro" + form) == "inconclusive");
+  CHECK(verdict(of_first + "/7", of_first + "n_iter") == "inconclusive");  // under an empty name
   // Averages are none, and neither is what another object keeps.
   CHECK(verdict(of_first + "exp_avg", of_first + "step") == "rejected");
   CHECK(verdict("optimizers/0/state/1/exp_avg", "optimizers/0/state/0" + form) == "rejected");

@@ -23,8 +23,8 @@ inline std::set<std::string_view> with_histories(const std::vector<tensor_distan
     if (form == list.npos && list.find_first_not_of(digits, last + 1) != list.npos) continue;
     list = list.substr(0, form == list.npos ? last : form);
     const std::size_t name = list.rfind('/') + 1;
-    // Parameters have numbers, too: what an optimizer keeps of one is no list.
-    if (digits.find(list[name]) == digits.npos) out.insert(list.substr(0, name));
+    // Parameters have numbers, too: what an optimizer keeps of one is no list. A name may be empty.
+    if (list.find_first_of(digits, name) != name) out.insert(list.substr(0, name));
   }
   return out;
 }
