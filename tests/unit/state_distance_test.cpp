@@ -138,6 +138,18 @@ TEST_CASE("an integer is off by a number, and in no norm") {
   REQUIRE((one.tensors[0].update_l2 == 4 && one.tensors[0].replayed_update_l2 == 3));
 }
 
+TEST_CASE("an integer in place of an optimizer's float is as far off as the float") {
+  const auto of = [](const tree::value& best) {
+    return tree::dict({{"schedulers", tree::dict({{"best", best}})}});
+  };
+  const auto d = compare_states(of(tree::value{0.0}), of(tree::value{std::int64_t{-100}}),
+                                of(tree::value{0.5}))[2];
+  REQUIRE(d.tensors.size() == 1);
+  REQUIRE(d.tensors[0].path == "schedulers/best");
+  REQUIRE(d.tensors[0].l2 == 100.5);
+  REQUIRE_FALSE(d.tensors[0].whole);
+}
+
 TEST_CASE("what an optimizer of one side lacks is another form, beside what both have") {
   small_state start, recorded, replayed;
   replayed.has_momentum = false;
