@@ -101,3 +101,15 @@ TEST_CASE("segments that may accuse are repeated before a prover's own integers"
   CHECK(asked(codes(1e9, 1e6, 0, 0)));
   CHECK(asked({tensor("kept", 4, 10, 10)}));
 }
+
+TEST_CASE("a skip that a prover made up is repeated before what differs elsewhere") {
+  scene one;
+  const std::size_t last = one.measured.size() - 1;
+  for (std::size_t at = 1; at < last; ++at) one.differs(at, codes(1e9, 1e6, 0, 0));
+  one.differs(last, {});
+  one.measured[last].skipped[2] = true;
+  const auto more = one.more();
+  REQUIRE(more.size() > 2);
+  REQUIRE(more.size() < last);
+  CHECK(more.at(1).start == one.measured[last].request.start);
+}

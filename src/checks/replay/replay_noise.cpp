@@ -38,7 +38,10 @@ doubt doubt_of(const run_view& run, const detail::replay_context& context,
   for (const finding& found : detail::judge_losses(run, context, one)) take(found);
   if (one.request.superseded) out.near = false;  // of any length, and judged by its losses alone
   if (one.digest_equal || one.request.superseded) return out;
-  if (detail::turned_skip(run, context, one)) return out;  // whatever else differs comes of it
+  if (detail::turned_skip(run, context, one)) {  // whatever else differs comes of it
+    out.accuses = 2;
+    return out;
+  }
   for (const group_distance& group : one.distances) {
     if (!group.structure_equal || !group.finite) return {};  // rejects without any noise
     const auto judged = detail::judge_group(context, one, group.group);
