@@ -98,7 +98,9 @@ class ParallelStep:
         # training is lost at most.
         self._count += 1
         before = self._capture() if _is_power_of_two(self._count) else None
-        alone = None if not self._is_compared() else self._alone(parts, before or self._capture())
+        alone = None
+        if is_compared(self._count, ranks.size):
+            alone = self._alone(parts, self._capture() if before is None else before)
         total: torch.Tensor | None = None
         for first in range(0, len(parts), ranks.size):
             mine = first + ranks.rank
@@ -138,15 +140,6 @@ class ParallelStep:
                 "use an optimizer that draws none, or train in one process",
             )
         return total
-
-    def _is_compared(self) -> bool:
-        """Whether each process computes this step alone, too, which takes it as long as so many
-        steps as there are processes: seldom enough for a few percent of a training.
-        """
-        first = 64 * self._ranks.size
-        return self._count == 1 or (
-            self._count % first == 0 and _is_power_of_two(self._count // first)
-        )
 
     def _alone(
         self, parts: Sequence[tuple[object, float]], before: _core.State
@@ -324,6 +317,14 @@ def _difference(
         size += float(b.square().sum())
     finite = math.isfinite(off) and math.isfinite(size)
     return (math.sqrt(off), math.sqrt(size)) if finite else (math.nan, math.nan)
+
+
+def is_compared(step: int, processes: int) -> bool:
+    """Whether each process computes a step alone, too, which takes it as long as so many steps as
+    there are processes: seldom enough for a few percent of a training.
+    """
+    first = 64 * processes
+    return step == 1 or (step % first == 0 and _is_power_of_two(step // first))
 
 
 def _is_power_of_two(count: int) -> bool:

@@ -10,6 +10,7 @@
 #include "checks/text.hpp"
 
 namespace potl::checks {
+
 loss_measurement loss_request::answer(replayer& with) const {
   const stopwatch watch;
   loss_measurement out;

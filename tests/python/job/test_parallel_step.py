@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What of a shared step may be a matter of rounding."""
+"""When a shared step is compared with that of one process, and what may be rounding."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import math
 
 import torch
 
-from potl._job._parallel_step import SameStep
+from potl._job._parallel_step import SameStep, is_compared
 
 NOTHING, LOSS, GRADIENTS = [], ["the loss"], ["the gradients"]
 
@@ -52,3 +52,12 @@ def test_complex_gradients_may_be_marked_as_conjugate() -> None:
     same = SameStep(0.0)
     assert same.other((loss, [gradient.conj()]), (loss, [gradient])) == GRADIENTS
     assert same.other((loss, [gradient.conj()]), (loss, [gradient.conj()])) == NOTHING
+
+
+def test_steps_are_compared_early_and_cost_few_percent_of_a_training() -> None:
+    assert [step for step in range(1, 1000) if is_compared(step, 3)] == [1, 192, 384, 768]
+    for processes in (2, 8, 64):
+        compared = 0
+        for step in range(2, 64 * processes * 20):
+            compared += is_compared(step, processes)
+            assert compared * processes <= 0.032 * step
