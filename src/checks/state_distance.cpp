@@ -305,7 +305,8 @@ class walker {
     if (std::equal(recorded.begin(), recorded.end(), replayed.begin())) return;
     const std::size_t size = info(type).size;
     const norms places = numeric::places(size, start, recorded, replayed);
-    const auto count = static_cast<double>(recorded.size() / size);
+    const std::size_t elements = recorded.size() / size;
+    const auto count = static_cast<double>(elements);
     std::vector<tensor_sums>& tensors = groups[group_of(path)].tensors;
     const norms of = numeric::tensor_norms(type, start, recorded, replayed);
     tensors.push_back({path, of, count, false, false, true});
