@@ -167,9 +167,9 @@ Tensor hardswish(const Tensor& x) {
   return rounded_to(ramp(wide).mul_(wide).div_(6), result_type(x));
 }
 Tensor hardswish_backward(const Tensor& dy, const Tensor& x) {
-  const Tensor wide = widened("hardswish_backward", dy), at = widened("hardswish_backward", x);
-  const Tensor middle = at.div(3).add_(0.5).mul_(wide);
-  const Tensor dx = at::where(at < -3, Scalar(0), at::where(at <= 3, middle, wide));
+  const Tensor wide = widened("hardswish_backward", dy), operand = widened("hardswish_backward", x);
+  const Tensor middle = operand.div(3).add_(0.5).mul_(wide);
+  const Tensor dx = at::where(operand < -3, Scalar(0), at::where(operand <= 3, middle, wide));
   return rounded_to(dx, result_type(dy));
 }
 
