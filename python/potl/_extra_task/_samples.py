@@ -13,6 +13,7 @@ import numpy as np
 
 from .. import _core
 from .._base._errors import UsageError
+from .._task._sample_bytes import described
 from ._data import View
 from ._design import Design
 from ._key import ExtraKey
@@ -101,15 +102,6 @@ class Samples:
                 if not callable(getattr(made, name, None))
             ):
                 raise UsageError(
-                    f"sample {index} is {_described(value)}, the extra samples {_described(made)}",
+                    f"sample {index} is {described(value)}, the extra samples {described(made)}",
                     "pass like= the same data",
                 )
-
-
-def _described(value: Any) -> str:
-    parts = [type(value).__name__]
-    if hasattr(value, "dtype"):
-        parts.append(str(value.dtype))
-    if hasattr(value, "shape"):
-        parts.append(str(list(value.shape)))
-    return " ".join(parts)

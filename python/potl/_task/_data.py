@@ -23,7 +23,7 @@ from .. import _core
 from .._base._errors import NotReplayable, Problem
 from . import _random
 from ._reading import reading
-from ._sample_bytes import raw_bytes, sample_bytes, tensor_header, tuple_header
+from ._sample_bytes import first_difference, raw_bytes, sample_bytes, tensor_header, tuple_header
 
 # Samples read between two looks at the state of the random number generators.
 _CHUNK = 64
@@ -164,9 +164,13 @@ def _leaf(sample: Any) -> bytes:
 
 def _seeded_leaf(dataset: Any, index: int) -> tuple[bytes, tuple[Any, ...]]:
     """The leaf of a sample, and where reading it leaves the generators."""
-    _random.seed_all(_core.derive_key(0, "data", index))
-    leaf = _leaf(dataset[index])
+    leaf = _leaf(_seeded_sample(dataset, index))
     return leaf, _generators()
+
+
+def _seeded_sample(dataset: Any, index: int) -> Any:
+    _random.seed_all(_core.derive_key(0, "data", index))
+    return dataset[index]
 
 
 def _drawn_by(transform: Callable[[Any], Any], dataset: Any, index: int) -> tuple[Any, ...]:
@@ -190,10 +194,11 @@ def _compare_second_read(
     # None: the first read was not seeded, and drew nothing.
     again, drawn_again = _seeded_leaf(dataset, index)
     if again != leaf:
+        found = first_difference(*(_seeded_sample(dataset, index) for _ in range(2)))
         raise NotReplayable(
             Problem(
                 what=f"{type(dataset).__name__}[{index}] differs between two reads under the "
-                "same randomness",
+                f"same randomness{_in_brackets(found)}",
                 where="dataset",
                 remedy="draw from torch, random or numpy.random (their global generators, which "
                 "potl seeds), keep no state between reads, or move the augmentation to transform=",
@@ -202,15 +207,21 @@ def _compare_second_read(
     if drawn is not None and drawn_again != drawn:
         raise NotReplayable(_keeps_what_it_drew(f"{type(dataset).__name__}[{index}]", "dataset"))
     many = getattr(dataset, "__getitems__", None)
-    if many is not None and drawn is None and _leaf(next(iter(many([index])))) != leaf:
+    if many is None or drawn is not None:
+        return
+    if found := first_difference(dataset[index], next(iter(many([index])))):
         raise NotReplayable(
             Problem(
                 what=f"{type(dataset).__name__}.__getitems__([{index}]) is not "
-                f"[__getitem__({index})]",
+                f"[__getitem__({index})]{_in_brackets(found)}",
                 where="dataset",
                 remedy="make both return the same sample: only one of them is hashed",
             )
         )
+
+
+def _in_brackets(text: str | None) -> str:
+    return f" ({text})" if text else ""
 
 
 def _generators() -> tuple[Any, ...]:

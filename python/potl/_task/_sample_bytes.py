@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import struct
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -38,6 +38,37 @@ def sample_bytes(sample: Any, name: str = "sample") -> bytes:
     parts: list[bytes] = []
     _write(sample, parts, name, 0)
     return b"".join(parts)
+
+
+def first_difference(one: Any, other: Any, name: str = "sample") -> str | None:
+    """Where two samples first have different bytes, for a message; None if they are the same."""
+    if sample_bytes(one, name) == sample_bytes(other, name):
+        return None
+    if type(one) is type(other):
+        keys: Iterable[Any] = ()
+        if isinstance(one, (list, tuple)) and len(one) == len(other):
+            keys = range(len(one))
+        elif isinstance(one, dict) and one.keys() == other.keys():
+            keys = one
+        for key in keys:
+            if found := first_difference(one[key], other[key], f"{name}[{key!r}]"):
+                return found
+    kinds = described(one), described(other)
+    if kinds[0] == kinds[1]:
+        return f"{name}: {kinds[0]}, of other content"
+    return f"{name}: {kinds[0]}, and {kinds[1]}"
+
+
+def described(value: Any) -> str:
+    """Type, dtype and shape of a part of a sample, for a message."""
+    parts = [type(value).__name__]
+    if hasattr(value, "dtype"):
+        parts.append(str(value.dtype))
+    if hasattr(value, "shape"):
+        parts.append(str(list(value.shape)))
+    elif isinstance(value, (list, tuple)):
+        parts.append(f"of {len(value)}")
+    return " ".join(parts)
 
 
 def tensor_header(dtype: torch.dtype, shape: tuple[int, ...]) -> bytes:

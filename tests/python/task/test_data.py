@@ -21,7 +21,7 @@ from potl import _core
 from potl._base._errors import NotReplayable
 from potl._task._data import Reader, batches, check_reads, scan
 from potl._task._order import OwnOrder
-from potl._task._sample_bytes import sample_bytes
+from potl._task._sample_bytes import first_difference, sample_bytes
 
 
 class Listed(Dataset):
@@ -157,7 +157,7 @@ def test_two_different_reads_of_one_sample_are_refused():
         def __getitem__(self, index):
             return float(self.generator.random())
 
-    with pytest.raises(NotReplayable, match="differs between two reads"):
+    with pytest.raises(NotReplayable, match=r"differs between two reads .*sample: float, of other"):
         scan(Private(range(5)))
 
 
@@ -199,8 +199,25 @@ def test_a_batch_reader_that_disagrees_with_the_sample_reader_is_refused():
         def __getitems__(self, indices):
             return [self.items[i] + 1 for i in indices]
 
-    with pytest.raises(NotReplayable, match="__getitems__"):
+    with pytest.raises(NotReplayable, match=r"__getitems__.*\(sample: int, of other content\)"):
         scan(Twisted(list(range(5))))
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "said"),
+    [
+        ((torch.zeros(2), 1), (torch.zeros(2), torch.tensor(1)), "[1]: int, and Tensor torch.i"),
+        ((torch.zeros(2),), (torch.zeros(3),), "[0]: Tensor torch.float32 [2], and Tensor torch.f"),
+        ({"x": [1, 2]}, {"x": [1, 3]}, "['x'][1]: int, of other content"),
+        ({"x": [1, 2]}, {"x": [1]}, "['x']: list of 2, and list of 1"),
+        ({"x": 1}, {"y": 1}, ": dict, of other content"),
+        ((1, 2), [1, 2], ": tuple of 2, and list of 2"),
+        (np.float32(1), 1.0, ": float32 float32 [], and float"),
+    ],
+)
+def test_a_difference_between_samples_is_where_it_says(one, other, said):
+    assert f"sample{said}" in (first_difference(one, other) or "")
+    assert first_difference(one, one) is None
 
 
 def test_an_iterable_dataset_is_refused_by_name():
