@@ -199,6 +199,21 @@ std::vector<fp_check> fp_environment() {
   return checks;
 }
 
+std::uint64_t fp_control() noexcept {
+#if defined(__SSE2__)
+  constexpr std::uint32_t flags = 0x3f;  // what has happened, not how numbers are computed
+  std::uint16_t x87 = 0;
+  asm volatile("fnstcw %0" : "=m"(x87));
+  return std::uint64_t{_mm_getcsr() & ~flags} << 16 | x87;
+#elif defined(__aarch64__)
+  std::uint64_t now = 0;
+  asm volatile("mrs %0, fpcr" : "=r"(now));
+  return now;
+#else
+  return 0;
+#endif
+}
+
 std::vector<fp_check> fp_environment(const numeric::executor& workers) {
   const std::size_t threads = workers.concurrency();
   std::vector<std::vector<fp_check>> seen(threads);

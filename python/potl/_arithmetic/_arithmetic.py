@@ -50,7 +50,8 @@ def block(name: str, *, lenient: bool = False) -> contextlib.AbstractContextMana
             and random ones too. For noise, which needs other roundings and not the same bits
             everywhere.
 
-    The floating-point environment of this thread and of torch's workers is tested at every entry.
+    The floating-point environment of this thread is tested at every entry, that of torch's workers
+    at the first one and where they are used.
 
     Raises:
         NotReproducible: That environment is broken, or (inside) an operator is not reproducible.

@@ -64,10 +64,11 @@ def deterministic(
             order of summation, and no other device is promised the same.
 
     Raises:
-        NotReproducible: At entry, if the floating-point environment of this thread or of one of
-            torch's workers is not that of IEEE 754. Inside, at an operator that is not
-            reproducible, in another thread, and at a backward pass of a graph that was computed
-            outside. Outside, at a backward pass of a graph that was computed inside.
+        NotReproducible: At entry, or inside at an operator that uses torch's workers, if the
+            floating-point environment of this thread or of a worker is not that of IEEE 754.
+            Inside, at an operator that is not reproducible, in another thread, and at a backward
+            pass of a graph that was computed outside. Outside, at a backward pass of a graph that
+            was computed inside.
         UsageError: There is no such mode, or this thread computes in another one; `bits` are not
             those of `log`, or its step has not begun.
         UnsupportedError: This installation has no reproducible operators.

@@ -8,8 +8,10 @@
 #include <potl/numeric/detail/task_shares.hpp>
 
 #include <algorithm>
+#include <cstdint>
 #include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <ATen/Parallel.h>
@@ -57,6 +59,48 @@ void in_threads(std::size_t threads, const Body& body) {
   all.iterator.for_each(at::TensorIterator::loop2d_t(work), /*grain_size=*/1);
 }
 
+/// What is wrong in this thread; empty: nothing.
+std::string cause_here() {
+  const std::vector<fp_check> checks = fp_environment();
+  // Exceptions that are not masked keep others from being tested.
+  if (!checks.back().ok) return checks.back().cause;
+  for (const fp_check& check : checks) {
+    if (!check.ok) return check.cause;
+  }
+  return "";
+}
+
+[[noreturn]] void refuse_environment(const std::string& where, const std::string& cause) {
+  refuse("the floating-point environment" + where + " is not that of IEEE 754: " + cause,
+         "import potl and use torch once before the library that changes it, or do without it");
+}
+
+/// What is wrong in the pool's threads, each of which looks for itself.
+class worker_causes {
+ public:
+  void look() {
+    // A worker has the environment that its maker had when the pool grew, and keeps it.
+    static thread_local std::uint64_t sound = ~std::uint64_t{0};
+    const std::uint64_t now = fp_control();
+    if (now == sound) return;
+    std::string found = cause_here();
+    if (found.empty()) {
+      sound = now;
+      return;
+    }
+    const std::lock_guard lock(mutex_);
+    cause_ = std::move(found);
+  }
+
+  void require_none() const {
+    if (!cause_.empty()) refuse_environment(" in a worker of torch's thread pool", cause_);
+  }
+
+ private:
+  std::mutex mutex_;
+  std::string cause_;
+};
+
 class torch_pool final : public numeric::executor {
  public:
   std::size_t concurrency() const noexcept override {
@@ -70,20 +114,14 @@ class torch_pool final : public numeric::executor {
       return;
     }
     numeric::task_shares shares(tasks, threads);
-    in_threads(threads, [&](std::size_t thread) { shares.work(thread, body); });
+    worker_causes causes;
+    in_threads(threads, [&](std::size_t thread) {
+      causes.look();
+      shares.work(thread, body);
+    });
+    causes.require_none();
   }
 };
-
-/// What is wrong in this thread; empty: nothing.
-std::string cause_here() {
-  const std::vector<fp_check> checks = fp_environment();
-  // Exceptions that are not masked keep others from being tested.
-  if (!checks.back().ok) return checks.back().cause;
-  for (const fp_check& check : checks) {
-    if (!check.ok) return check.cause;
-  }
-  return "";
-}
 
 }  // namespace
 
@@ -93,22 +131,21 @@ const numeric::executor& executor() noexcept {
 }
 
 void require_ieee() {
-  std::string cause = cause_here();
-  const char* where = "";
+  if (const std::string cause = cause_here(); !cause.empty()) refuse_environment("", cause);
+  // Waking the pool takes longer than the step of a small net, on a busy machine ten times as long.
+  // So that is done when there may be other workers, and now and then; kernels that use them look
+  // for themselves.
+  constexpr std::size_t interval = 1024;
+  static thread_local std::size_t blocks = 0, looked_at = 1;
   const std::size_t threads = executor().concurrency();
-  if (cause.empty() && threads > 1) {
-    std::mutex mutex;
-    in_threads(threads, [&](std::size_t) {
-      const std::string found = cause_here();
-      const std::lock_guard lock(mutex);
-      if (cause.empty()) cause = found;
-    });
-    where = " in a worker of torch's thread pool";
+  if (threads == looked_at && ++blocks % interval != 0) return;
+  looked_at = 0;
+  if (threads > 1) {
+    worker_causes causes;
+    in_threads(threads, [&](std::size_t) { causes.look(); });
+    causes.require_none();
   }
-  if (cause.empty()) return;
-  refuse(
-      "the floating-point environment" + std::string(where) + " is not that of IEEE 754: " + cause,
-      "import potl and use torch once before the library that changes it, or do without it");
+  looked_at = threads;
 }
 
 }  // namespace potl::libtorch::dispatch

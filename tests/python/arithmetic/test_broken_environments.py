@@ -185,6 +185,43 @@ def test_a_worker_that_was_born_while_it_was_broken_is_found(
     assert cause in message
 
 
+LATE_WORKER = """
+    import ctypes, sys, torch, potl
+    library = ctypes.CDLL(sys.argv[1])
+    x = torch.ones(1 << 20)
+
+    def use(threads):
+        torch.set_num_threads(threads)
+        return x + x
+
+    use(3)
+    with potl.deterministic():
+        x.exp()
+    use(int(sys.argv[2]))       # 2: the third worker ends
+    before = library.get_mxcsr()
+    library.set_mxcsr(before | 0x8000)
+    use(int(sys.argv[3]))
+    library.set_mxcsr(before)
+    for _ in range(2):
+        try:
+            with potl.deterministic():
+                print("entered")
+                x.exp()
+        except potl.NotReproducible as error:
+            print(error.message)
+"""
+
+
+@pytest.mark.parametrize(("fewer", "more", "entered"), [(2, 3, True), (3, 4, False)])
+def test_a_worker_that_was_born_broken_between_two_blocks_is_found(
+    fewer: int, more: int, entered: bool, foreign: Path
+) -> None:
+    # Another number of threads is tested at the entry, the same one where kernels use them.
+    told = in_process(LATE_WORKER, foreign, str(fewer), str(more)).splitlines()
+    assert told.count("entered") == (2 if entered else 0)
+    assert sum("in a worker of torch's thread pool" in line for line in told) == 2
+
+
 def test_workers_are_fine_when_nothing_is_broken(foreign: Path) -> None:
     assert in_process(WORKER, foreign, "0x0") == "entered\n"
 

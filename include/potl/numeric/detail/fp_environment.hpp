@@ -10,6 +10,7 @@
 // Cannot see: what code that was compiled elsewhere does with its own operands.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -28,6 +29,10 @@ struct fp_check {
 /// All checks, in a fixed order: rounding, underflow, subnormal_inputs, contraction, association,
 /// precision, extended, division, nan, traps.
 std::vector<fp_check> fp_environment();
+
+/// What this thread's control registers say of its arithmetic (MXCSR without its flags and the x87
+/// unit's word; FPCR; else 0): as long as that is the same, so is what fp_environment() finds.
+std::uint64_t fp_control() noexcept;
 
 /// The same on the threads that work for an executor: a check is ok when it is on each. The cause
 /// says on how many of them it is not. One task for each thread waits until all have begun, at most
