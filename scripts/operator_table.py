@@ -33,8 +33,8 @@ autograd takes apart before (`linear`, `matmul`, `conv2d`, `cross_entropy`, `dro
 the operators that they consist of. Forms that torch's generator derived from a listed operator
 (`_copy`, `.out`) run as that. Every other operator runs, on torch's kernel, when no floating-point
 number goes in or comes out, and is refused otherwise. That goes for operators of other libraries,
-too, unless they are composed (`torch.library.custom_op`); of torchvision's, `nms` and `roi_align`
-have potl's kernels. `_foreach_clone` needs torch 2.12.
+too, unless they are composed (`torch.library.custom_op`); of torchvision's, `nms`, `roi_align` and
+`deform_conv2d` have potl's kernels. `_foreach_clone` needs torch 2.12.
 
 ## Types
 | operands | products, convolutions | everything else, in every mode |

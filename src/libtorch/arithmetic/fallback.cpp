@@ -65,7 +65,6 @@ constexpr hint hints[] = {
     {"special_", function},
     {"roi_pool", regions},
     {"ps_roi_", regions},
-    {"deform_conv2d", "use a plain convolution, or sample with torch.nn.functional.grid_sample"},
     {"sparse_", dense},
     {"_sparse_", dense},
     {"_scaled_dot_product_",

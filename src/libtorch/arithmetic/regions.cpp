@@ -1,21 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 // Operators of torchvision that its detectors train with: boxes that overlap less, and means of
-// regions of an image. torchvision may be loaded later, or never, and its schemas may gain
-// arguments: so the kernels take what is on the stack, and refuse what they do not know.
+// regions of an image.
 #include <algorithm>
 #include <array>
 #include <cmath>
 #include <vector>
 
-#include <ATen/core/dispatch/Dispatcher.h>
-#include <ATen/core/stack.h>
 #include <ATen/ops/sort.h>
 #include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
 
-#include "fallback.hpp"
 #include "real.hpp"
 #include "registrar.hpp"
+#include "torchvision.hpp"
 
 namespace potl::libtorch::dispatch {
 namespace {
@@ -248,33 +245,21 @@ Tensor roi_align_backward(const Tensor& dy, const Tensor& boxes, const pooling& 
 
 // ---------------------------------------------------------------------- the stack
 
-using arguments = c10::ArrayRef<c10::IValue>;
-
-Tensor call_nms(arguments of) { return nms(of[0].toTensor(), of[1].toTensor(), of[2].toDouble()); }
-
-Tensor call_align(arguments of) {
-  return roi_align(of[0].toTensor(), of[1].toTensor(),
-                   {of[2].toDouble(), of[3].toInt(), of[4].toInt(), of[5].toInt(), of[6].toBool()});
+void call_nms(arguments of, ::torch::jit::Stack& results) {
+  results.emplace_back(nms(of[0].toTensor(), of[1].toTensor(), of[2].toDouble()));
 }
 
-Tensor call_align_backward(arguments of) {
+void call_align(arguments of, ::torch::jit::Stack& results) {
+  results.emplace_back(
+      roi_align(of[0].toTensor(), of[1].toTensor(),
+                {of[2].toDouble(), of[3].toInt(), of[4].toInt(), of[5].toInt(), of[6].toBool()}));
+}
+
+void call_align_backward(arguments of, ::torch::jit::Stack& results) {
   const std::array image{of[5].toInt(), of[6].toInt(), of[7].toInt(), of[8].toInt()};
-  return roi_align_backward(
+  results.emplace_back(roi_align_backward(
       of[0].toTensor(), of[1].toTensor(),
-      {of[2].toDouble(), of[3].toInt(), of[4].toInt(), of[9].toInt(), of[10].toBool()}, image);
-}
-
-template <Tensor (*Call)(arguments), std::size_t Count>
-void boxed(const c10::OperatorHandle& handle, c10::DispatchKeySet keys,
-           ::torch::jit::Stack* stack) {
-  if (lets_through()) return handle.redispatchBoxed(keys & below, stack);
-  if (handle.schema().arguments().size() != Count) {
-    refuse("the operator " + handle.schema().name() + " is not the one that potl knows",
-           "use another version of torchvision");
-  }
-  const Tensor result = Call(::torch::jit::last(*stack, Count));
-  ::torch::jit::drop(*stack, Count);
-  ::torch::jit::push(*stack, result);
+      {of[2].toDouble(), of[3].toInt(), of[4].toInt(), of[9].toInt(), of[10].toBool()}, image));
 }
 
 }  // namespace
@@ -282,11 +267,10 @@ void boxed(const c10::OperatorHandle& handle, c10::DispatchKeySet keys,
 void register_regions() {
   auto* library =
       new ::torch::Library(::torch::Library::IMPL, "torchvision", key, __FILE__, __LINE__);
-  using ::torch::CppFunction;
-  library->impl("nms", CppFunction::makeFromBoxedFunction<&boxed<call_nms, 3>>());
-  library->impl("roi_align", CppFunction::makeFromBoxedFunction<&boxed<call_align, 7>>());
-  library->impl("_roi_align_backward",
-                CppFunction::makeFromBoxedFunction<&boxed<call_align_backward, 11>>());
+  library->impl("nms", of_torchvision<call_nms, 3>());
+  library->impl("roi_align", of_torchvision<call_align, 7>());
+  library->impl("_roi_align_backward", of_torchvision<call_align_backward, 11>());
+  register_deformable(*library);
 }
 
 }  // namespace potl::libtorch::dispatch

@@ -1,13 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Boxes and regions of torchvision, whose operators are declared here as it declares them."""
+"""Boxes and regions of torchvision."""
 
 from __future__ import annotations
 
-import importlib.util
 import itertools
 import math
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 import torch
@@ -15,36 +13,19 @@ from torch import Tensor
 
 pytest.importorskip("potl._torch")
 
+import torchvision_operators
+from torchvision_operators import call
+
 import potl
 
-SCHEMAS = (
-    "nms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor",
-    "roi_align(Tensor input, Tensor rois, float spatial_scale, SymInt pooled_height, "
-    "SymInt pooled_width, int sampling_ratio, bool aligned) -> Tensor",
-    "_roi_align_backward(Tensor grad, Tensor rois, float spatial_scale, SymInt pooled_height, "
-    "SymInt pooled_width, SymInt batch_size, SymInt channels, SymInt height, SymInt width, "
-    "int sampling_ratio, bool aligned) -> Tensor",
-    "roi_pool(Tensor input, Tensor rois, float spatial_scale, SymInt pooled_height, "
-    "SymInt pooled_width) -> (Tensor, Tensor)",
-)
 RANDOM = torch.Generator().manual_seed(5)
 IMAGE = torch.randn(2, 3, 7, 9, generator=RANDOM)
 
 
 @pytest.fixture(autouse=True)
 def declared() -> Iterator[None]:
-    """After potl has registered its kernels, as in a program that imports torchvision late."""
     RANDOM.manual_seed(5)
-    with potl.deterministic():
-        pass
-    if importlib.util.find_spec("torchvision") is not None:
-        import torchvision  # noqa: F401
-
-        yield
-        return
-    with torch.library._scoped_library("torchvision", "DEF") as library:
-        for schema in SCHEMAS:
-            library.define(schema)
+    with torchvision_operators.declared():
         yield
 
 
@@ -55,11 +36,6 @@ def boxes(count: int) -> Tensor:
 
 def regions(count: int) -> Tensor:
     return torch.cat([torch.arange(count)[:, None] % 2, boxes(count)], 1)
-
-
-def call(name: str, *arguments: Any) -> Any:
-    with potl.deterministic():
-        return getattr(torch.ops.torchvision, name)(*arguments)
 
 
 def overlap(a: list[float], b: list[float]) -> float:
