@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.utils._python_dispatch import _disable_current_modes
 
+from .._base._elements import bytes_of_elements
 from .._job._steps import as_number
 from ._encoding import Reference, TensorOutline
 from ._outline import StateOutline
@@ -60,5 +61,4 @@ class _Keeper(_ValueTracer):  # type: ignore[no-untyped-call]
 
 def _bytes(tensor: torch.Tensor) -> bytes:
     with _disable_current_modes():
-        plain = tensor.detach().resolve_conj().resolve_neg().cpu().contiguous()
-        return bytes(plain.reshape(-1).view(torch.uint8).numpy())
+        return bytes(bytes_of_elements(tensor).numpy())

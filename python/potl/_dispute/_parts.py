@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 
 import torch
 
+from .._base._elements import bytes_of_elements
 from .._task._values import DTYPE_OF
 from ._folds import ORD32, count_of
 from ._long_sums import LongSum, Places, Values, forms_of, long_sum
@@ -139,7 +140,7 @@ def _parts(one: LongSum, parts: bytes) -> torch.Tensor:
 
 
 def _bytes(tensor: torch.Tensor) -> bytes:
-    return bytes(tensor.detach().contiguous().reshape(-1).view(torch.uint8).numpy())
+    return bytes(bytes_of_elements(tensor).numpy())
 
 
 def count_bytes(one: LongSum, settled: Values) -> int:

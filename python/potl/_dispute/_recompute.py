@@ -12,6 +12,7 @@ import torch
 
 from .. import _core
 from .._arithmetic import _arithmetic, _rounded_steps
+from .._base._elements import bytes_of_elements
 from .._base._errors import MissingError, UnsupportedError, UsageError
 from .._task import _random
 from .._task._values import DTYPE_OF
@@ -255,8 +256,8 @@ def _of(opened: Mapping[int, Opened], number: int) -> Opened:
 
 def bytes_of(tensor: torch.Tensor, element: int) -> bytes:
     """One element of a tensor."""
-    flat = tensor.detach().contiguous().reshape(-1)
-    return bytes(flat[element : element + 1].view(torch.uint8).numpy())
+    size = tensor.element_size()
+    return bytes(bytes_of_elements(tensor)[element * size : (element + 1) * size].numpy())
 
 
 @contextlib.contextmanager

@@ -10,6 +10,7 @@ import torch
 
 from .. import _core
 from .._arithmetic import _library
+from .._base._elements import bytes_of_elements
 from .._base._errors import UnsupportedError
 
 
@@ -23,8 +24,7 @@ def _of_tensor() -> Callable[[torch.Tensor], bytes]:
 
 
 def _of_copy(tensor: torch.Tensor) -> bytes:
-    plain = tensor.detach().resolve_conj().resolve_neg().cpu().contiguous()
-    return _core.content_root(plain.reshape(-1).view(torch.uint8).numpy())
+    return _core.content_root(bytes_of_elements(tensor).numpy())
 
 
 def root_of_tensor(tensor: torch.Tensor) -> bytes:

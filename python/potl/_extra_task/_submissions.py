@@ -65,11 +65,10 @@ class _Hasher:
         self._hash.update(text.encode() + b"\0")
 
     def _tensor(self, name: str, value: Any) -> None:
-        import torch
+        from .._base._elements import bytes_of_elements
 
-        raw = value.detach().cpu().contiguous().reshape(-1).view(torch.uint8)
         self._text(f"{name} {value.dtype} {tuple(value.shape)}")
-        self._hash.update(raw.numpy().data)
+        self._hash.update(bytes_of_elements(value).numpy().data)
 
     def _other(self, value: Any, depth: int) -> bool:
         import torch

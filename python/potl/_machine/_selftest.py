@@ -23,6 +23,7 @@ from .. import _core
 from .._arithmetic import _library
 from .._arithmetic._arithmetic import MODES
 from .._arithmetic._deterministic import deterministic
+from .._base._elements import bytes_of_elements
 from .._base._errors import NotReproducible, UnsupportedError
 from .._task import _random
 
@@ -282,8 +283,7 @@ def _line(
     hasher = hashlib.sha256()
     for tensor in tensors:
         hasher.update(f"{tensor.dtype} {tuple(tensor.shape)} ".encode())
-        plain = tensor.detach().contiguous().reshape(-1)
-        hasher.update(plain.view(torch.uint8).numpy().data)
+        hasher.update(bytes_of_elements(tensor).numpy().data)
     digest = hasher.hexdigest()[:16]
     return Line(mode, name, digest, kept.get(f"{mode} {name}") == digest)
 

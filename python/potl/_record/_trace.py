@@ -22,6 +22,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten
 
 from .. import _core
+from .._base._elements import bytes_of_elements
 from .._base._errors import UsageError
 
 if TYPE_CHECKING:
@@ -158,8 +159,7 @@ def _digest(out: object, *, contents: bool) -> str:
         if isinstance(leaf, torch.Tensor):
             hasher.update(f"{leaf.dtype} {tuple(leaf.shape)} ".encode())
             if contents and leaf.layout == torch.strided and leaf.device.type != "meta":
-                plain = leaf.detach().resolve_conj().resolve_neg().cpu().contiguous()
-                hasher.update(plain.reshape(-1).view(torch.uint8).numpy().data)
+                hasher.update(bytes_of_elements(leaf).numpy().data)
         elif isinstance(leaf, bool | int | float | complex | str | None):
             hasher.update(f"{leaf!r} ".encode())
         else:  # its text might hold an address

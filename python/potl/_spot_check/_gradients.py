@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import nn
 
+from .._base._elements import bytes_of_elements
 from .._base._errors import UnsupportedError
 from .._job._steps import parameters_of
 from .._task import _random
@@ -154,7 +155,7 @@ def load_weights(weights: list[torch.Tensor], given: memoryview) -> None:
 
 def bytes_of(weights: list[torch.Tensor]) -> list[memoryview]:
     """The bytes of tensors, without a copy where they lie packed on the CPU."""
-    return [one.cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data for one in weights]
+    return [bytes_of_elements(one).numpy().data for one in weights]
 
 
 def settle_statistics(session: Session, steps: int) -> None:

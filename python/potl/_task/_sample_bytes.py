@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from .._base._elements import bytes_of_elements
 from .._base._errors import NotReplayable, Problem
 from ._records import contents_of
 
@@ -83,10 +84,7 @@ def tuple_header(count: int) -> bytes:
 
 def raw_bytes(tensor: torch.Tensor) -> bytes:
     """A tensor's elements in row-major order, little-endian."""
-    plain = tensor.detach().resolve_conj().resolve_neg().cpu().contiguous()
-    if plain.numel() == 0:
-        return b""
-    return plain.view(-1).view(torch.uint8).numpy().tobytes()
+    return bytes_of_elements(tensor).numpy().tobytes()
 
 
 def _write(value: Any, parts: list[bytes], path: str, depth: int) -> None:
