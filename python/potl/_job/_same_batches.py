@@ -97,6 +97,15 @@ class SameBatches:
         return False
 
 
+def other_batch(one: Session, other: Session, step: int) -> bool:
+    """Whether two sessions make different batches. False if these cannot be compared."""
+    try:
+        a, b = (_digest(made.batch(step, made.sample_ids(step))) for made in (one, other))
+    except NotReplayable:  # a type without canonical bytes
+        return False
+    return a != b
+
+
 def _digest(batch: Any) -> bytes:
     return hashlib.sha256(sample_bytes(batch, "batch")).digest()
 

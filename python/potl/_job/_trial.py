@@ -42,7 +42,7 @@ from ._left_gradients import added_to, left_by
 from ._lost_types import lost_order, lost_types
 from ._moved import acting_tensors, listed, marks_of, moved, moving
 from ._recipe import Options, changed_options, options_of
-from ._same_batches import SameBatches
+from ._same_batches import SameBatches, other_batch
 from ._scalers import Counts, lost_scaler, scaler_counts
 from ._session import Session
 from ._steps import parameters_of
@@ -355,7 +355,7 @@ class _Attempt:
             return
         hidden = _difference(end, second)
         if hidden is not None or not same_float(result.loss, losses[1]):
-            reason = self._reason(steps, end, losses, hidden)
+            reason = self._reason(second, steps, end, losses, hidden)
             if reason is not None:
                 yield self._added(second, middle, steps[1]) or reordered or reason
                 return
@@ -420,7 +420,12 @@ class _Attempt:
         return added_to(session, before, self._left, step, session.sample_ids(step))
 
     def _reason(
-        self, steps: tuple[int, int], end: _core.State, losses: list[float], hidden: str | None
+        self,
+        second: Session,
+        steps: tuple[int, int],
+        end: _core.State,
+        losses: list[float],
+        hidden: str | None,
     ) -> Problem | None:
         """Why a step from a restored state came out otherwise; None when this machine computes
         nothing twice in the same way.
@@ -429,6 +434,7 @@ class _Attempt:
         with self._open() as fresh:
             other_losses = self._two_steps(fresh, steps)[2]
             place = _difference(end, fresh)
+            other_data = place is not None and other_batch(second, fresh, steps[0])
         if place is None:
             return Problem(
                 what="a step from a restored state differs from the same step in one go"
@@ -438,6 +444,13 @@ class _Attempt:
             )
         # Two runs in stock arithmetic may round differently, and in exact arithmetic in nothing.
         if self._arithmetic != _arithmetic.STOCK or not _all_close(losses, other_losses):
+            if other_data:
+                return Problem(
+                    what="two calls of build make other batches of the same samples",
+                    where="dataset",
+                    remedy="draw inside build, from torch, random or numpy.random: potl seeds "
+                    "them; a generator that is made outside of build goes on from call to call",
+                )
             return Problem(
                 what=f"two trainings from the same seed differ at {place}",
                 where="Task.step",

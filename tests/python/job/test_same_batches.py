@@ -90,3 +90,15 @@ def test_memory_that_a_collate_fn_fills_again_hides_no_other_batch(
         assert batches.problem(start, lambda: start) is None
         monkeypatch.setattr(Late, "factor", 1.1)
         assert batches.problem(start, lambda: start) is not None
+
+
+def test_data_that_a_generator_outside_of_build_draws_are_named() -> None:
+    outside = torch.Generator().manual_seed(0)
+
+    def noisy() -> potl.Task:
+        noise = torch.randn(tasks.X.shape, generator=outside)
+        data = torch.utils.data.TensorDataset(tasks.X + noise, tasks.Y)
+        return tasks.task(tasks.mlp(), dataset=data)
+
+    [problem] = potl.check(noisy)
+    assert "make other batches" in problem.what and "inside build" in problem.remedy
