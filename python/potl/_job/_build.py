@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from .. import _core
-from .._base._errors import NotReplayable, UsageError
+from .._base._errors import NotReplayable, Problem, UsageError
 from .._task import _random
 from .._task._data import check_dataset
 from .._task._signatures import require_build, require_signatures
@@ -43,8 +43,21 @@ def build_task(build: Build, seed: int) -> Task:
         )
     if task.init is not None:
         load_weights(task.model, task.init)
-    for optimizer in task.optimizers:
+    for index, optimizer in enumerate(task.optimizers):
         for group in optimizer.param_groups:
+            if group.get("lr") is None:
+                raise NotReplayable(_without_rate(type(optimizer).__name__, index))
             if type(group["lr"]) is int:  # lr=1 is lr=1.0
                 group["lr"] = float(group["lr"])
     return task
+
+
+def _without_rate(name: str, index: int) -> list[Problem]:
+    return [
+        Problem(
+            what=f"{name} has no learning rate, and a job states one for each parameter group",
+            where=f"optimizers/{index}",
+            remedy="pass lr= (to the Adafactor of transformers with relative_step=False), and "
+            "let scheduler= change it",
+        )
+    ]

@@ -11,7 +11,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.dropout import _DropoutNd
 
 from .._base._errors import Problem
-from ._task import Task, overrides_step
+from ._task import Task, is_metric_driven, overrides_step
 
 _DISTRIBUTED = ("DistributedDataParallel", "FullyShardedDataParallel", "FSDPModule", "DataParallel")
 
@@ -49,6 +49,25 @@ def visible(task: Task) -> Iterator[Problem]:
                 "not give it",
                 where=f"optimizers/{index}",
                 remedy="use an optimizer without closure, or override Task.step",
+            )
+    yield from _schedules(task)
+
+
+def _schedules(task: Task) -> Iterator[Problem]:
+    for index, scheduler in enumerate(task.schedulers):
+        try:
+            signature = inspect.signature(scheduler.step)
+        except ValueError:  # none is known
+            continue
+        try:
+            signature.bind(*([0.0] if is_metric_driven(scheduler) else []))
+        except TypeError as error:
+            yield Problem(
+                what=f"{type(scheduler).__name__}.step() cannot be called without arguments: "
+                f"{error}",
+                where=f"schedulers/{index}",
+                remedy="use a schedule of torch.optim.lr_scheduler, such as LambdaLR with your "
+                "formula, or override Task.advance_schedulers",
             )
 
 
