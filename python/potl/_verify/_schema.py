@@ -228,7 +228,7 @@ class _Laws:
                     continue
                 forms_of_groups = self._forms["optimizers", index][1]["param_groups"][1]
                 for group, like in zip(options[index], forms_of_groups, strict=True):
-                    group.update({key: like[1][key] for key in names & group.keys()})
+                    group.update({key: like[1][key] for key in names & like[1].keys()})
         else:
             options = [
                 self._options(index, each["param_groups"])
@@ -328,7 +328,15 @@ class _Moments:
         # A scaler may skip any update, and an own step may leave parameters out.
         sure = default and task.scaler is None
         self._always = set.intersection(*map(set, kept[1:])) if sure else set()
-        self._params = [group["params"] for group in trees[0]["optimizers"][index]["param_groups"]]
+        first, *later = [tree["optimizers"][index]["param_groups"] for tree in trees]
+        self._params = [group["params"] for group in first]
+        # Its first step may add options to a group, such as a counter.
+        self._options_from_start = [set(group) for group in first]
+        self._options_always = self._options_from_start
+        if sure:
+            self._options_always = [
+                set.intersection(*map(set, each)) for each in zip(*later, strict=True)
+            ]
         if own is None:
             # Nothing is known of parameters that had no gradient yet but what the others have.
             known = [law for law, _ in self._laws.values()]
@@ -347,9 +355,10 @@ class _Moments:
                 counted = ("all", [law[1]["step"], ("count", 0, step)])
                 laws[number] = ("map", {**law[1], "step": counted}, law[2])
         needed = self._always if step > 0 else self._from_start
+        has = self._options_always if step > 0 else self._options_from_start
         groups: list[Law] = [
-            ("map", {**own, "params": ("is", params)}, [])
-            for own, params in zip(options, self._params, strict=True)
+            ("map", {**own, "params": ("is", params)}, [key for key in own if key not in names])
+            for own, params, names in zip(options, self._params, has, strict=True)
         ]
         absent = [number for number in laws if number not in needed]
         return ("map", {"state": ("map", laws, absent), "param_groups": ("items", groups)}, [])

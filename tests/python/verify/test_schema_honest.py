@@ -145,25 +145,72 @@ class Counting(torch.optim.Optimizer):
                 parameter.add_(parameter.grad, alpha=-group["lr"] / (1 + group["k"]))
 
 
-def counting(**options: Any) -> Task:
+class CountingFromNone(Counting):
+    """Its first step makes the counter, as LAMB of timm does."""
+
+    def step(self, closure: Any = None) -> None:  # type: ignore[override]
+        super().step(closure)
+        for group in self.param_groups:
+            group["step"] = group.get("step", 0) + 1
+
+
+def counting(kind: type[Counting] = Counting, **options: Any) -> Task:
     model = net()
-    optimizer = Counting(model.parameters())
+    optimizer = kind(model.parameters())
     scheduler = schedules.CosineAnnealingLR(optimizer, STEPS)
     return task(model, optimizer, scheduler=scheduler, **options)
 
 
-def counting_later() -> Task:
+def counting_later(kind: type[Counting] = Counting) -> Task:
     """Its first updates are skipped: what they change shows in no state of the first steps."""
     scaler = torch.amp.GradScaler("cpu", init_scale=2.0**127, backoff_factor=2.0**-5)
-    return counting(loss=lambda x, y: 1e3 * F.cross_entropy(x, y), scaler=scaler)
+    return counting(kind, loss=lambda x, y: 1e3 * F.cross_entropy(x, y), scaler=scaler)
+
+
+def counting_in_an_own_step() -> Task:
+    class Own(Task):
+        def step(self, batch: Any) -> torch.Tensor:
+            return super().step(batch)
+
+    model = net()
+    options = {"loss": F.cross_entropy, "batch_size": 8, "epochs": EPOCHS}
+    return Own(
+        model=model, optimizer=CountingFromNone(model.parameters()), dataset=data(), **options
+    )  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("arithmetic", ["auto", "stock"])
-@pytest.mark.parametrize("build", [counting, counting_later])
+@pytest.mark.parametrize(
+    "build",
+    [
+        counting,
+        counting_later,
+        lambda: counting(CountingFromNone),
+        lambda: counting_later(CountingFromNone),
+        counting_in_an_own_step,
+    ],
+    ids=["all", "later", "made", "made later", "made in an own step"],
+)
 def test_options_that_an_optimizer_changes_itself_are_lawful(
     build: Callable[[], Task], arithmetic: str
 ) -> None:
     assert violations(build, resume_at=8, arithmetic=arithmetic) == []
+
+
+def test_an_option_that_the_first_step_makes_is_in_every_later_state() -> None:
+    def build() -> Task:
+        return counting(CountingFromNone)
+
+    job = potl.Job.create(build, seed=7, checkpoint_every=3)
+    with Session.open(build, seed=7, job=job) as session, session.active():
+        for step in (1, 2):
+            session.run_step(step, session.sample_ids(step))
+        del session.task.optimizers[0].param_groups[0]["step"]
+        without = session.capture()
+    with Session.open(build, seed=7, job=job) as session, session.active():
+        problem = Schema(session, Steps()).problem(without, 2, logged=False)  # type: ignore[arg-type]
+    assert problem is not None
+    assert str(problem).endswith("param_groups/0/step: the state does not have it")
 
 
 def test_schedules_and_other_options_stay_laws_beside_them() -> None:
