@@ -70,7 +70,8 @@ void bind_requests(py::module_& module) {
                           bound_member{"noise_if_equal", &segment::noise_if_equal},
                           bound_member{"rough_repeats", &segment::rough_repeats}));
   describe_request(bind_value<loss>(module, "LossRequest", bound_member{"step", &loss::step},
-                                    bound_member{"noise_repeats", &loss::noise_repeats}));
+                                    bound_member{"noise_repeats", &loss::noise_repeats},
+                                    bound_member{"loss_floor", &loss::loss_floor}));
   describe_request(bind_value<subset>(module, "SubsetLossRequest",
                                       bound_member{"step", &subset::step},
                                       bound_member{"sample_ids", &subset::sample_ids}));

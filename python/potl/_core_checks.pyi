@@ -160,7 +160,8 @@ class LossRequest:
 
     step: int
     noise_repeats: int
-    def __init__(self, *, step: int = 0, noise_repeats: int = 0) -> None: ...
+    loss_floor: float
+    def __init__(self, *, step: int = 0, noise_repeats: int = 0, loss_floor: float = 0) -> None: ...
     @property
     def kind(self) -> str: ...
     @property

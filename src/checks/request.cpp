@@ -36,7 +36,8 @@ std::string segment_request::key() const {
 std::string loss_request::place() const { return text(step); }
 
 std::string loss_request::key() const {
-  return place() + ", repeats " + text(std::uint64_t{noise_repeats});
+  return place() + ", repeats " + text(std::uint64_t{noise_repeats}) + ", floor " +
+         precise(loss_floor);
 }
 
 std::string subset_loss_request::place() const { return text(step); }

@@ -52,6 +52,9 @@ struct segment_request {
 struct loss_request {
   std::uint64_t step = 0;
   std::uint32_t noise_repeats = 0;
+  /// Relative to 1 + the logged loss. In stock arithmetic a forward pass alone answers within it,
+  /// otherwise the whole step.
+  double loss_floor = 0;
 
   std::string kind() const { return "loss"; }
   std::uint64_t from_step() const noexcept { return step - 1; }

@@ -6,6 +6,7 @@
 #include <potl/checks/pev.hpp>
 #include <potl/checks/replayer.hpp>
 
+#include "checks/judging.hpp"
 #include "checks/stopwatch.hpp"
 #include "checks/text.hpp"
 
@@ -19,15 +20,13 @@ loss_measurement loss_request::answer(replayer& with) const {
   std::function<double()> loss = [&] { return with.loss_of(before, step); };
   out.loss = loss();
   const transcript::step_record* logged = with.view().step(step);
-  const auto within = [&](double most) {
+  const auto within = [&](double floor) {
     return logged != nullptr &&
-           (logged->loss == out.loss || std::fabs(logged->loss - out.loss) <= most);
+           (logged->loss == out.loss ||
+            compare_loss(logged->loss, out.loss, 0, {floor}).result == outcome::pass);
   };
   const bool exact = with.view().agreed.arithmetic != "stock";
-  // Of an infinite loss every other one would be within the floor.
-  const bool rounds = !exact && std::isfinite(out.loss);
-  const double rounded = rounds ? pev_options{}.loss_floor * (1 + std::fabs(out.loss)) : 0;
-  if (!within(rounded)) {
+  if (!within(exact ? 0 : loss_floor)) {
     // Backward passes between forward ones, and the update, may change what a step reports: a part
     // that is checkpointed sees its input again.
     loss = [&] { return with.loss_of_whole(before, step); };

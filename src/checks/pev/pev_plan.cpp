@@ -36,8 +36,8 @@ result<pev_plan> plan_default(const run_view& run, const pev_options& options,
     if (!drawn) return drawn.why();
     for (const std::uint64_t index : drawn.value()) {
       if (!was_recorded(run, pool[index])) continue;
-      out.losses.push_back(
-          {pool[index].start + 1, static_cast<std::uint32_t>(options.noise_repeats)});
+      out.losses.push_back({pool[index].start + 1,
+                            static_cast<std::uint32_t>(options.noise_repeats), options.loss_floor});
     }
   }
   return out;

@@ -134,6 +134,32 @@ def test_a_loss_is_what_the_whole_step_reports(
     ] == []
 
 
+class AddedLittle(Task):
+    """Its update adds less than PEV tolerates unless it is told otherwise."""
+
+    def update(self, loss: torch.Tensor) -> None:
+        super().update(loss)
+        loss.add_(4e-6)
+
+
+def build_added_little() -> Task:
+    model = net()
+    return AddedLittle(model, sgd(model), data(), F.cross_entropy, batch_size=8, epochs=3)
+
+
+@pytest.mark.parametrize("loss_floor", [0, 1e-6, 1e-5])
+def test_the_whole_step_decides_what_the_clients_floor_does_not(
+    loss_floor: float, tmp_path: Path
+) -> None:
+    job = potl.Job.create(build_added_little, seed=7, checkpoint_every=3, arithmetic="stock")
+    run = potl.record(build_added_little, tmp_path / "run", job=job)
+    pev = potl.PEV(fraction=1.0, loss_floor=loss_floor)
+    report = potl.verify(
+        run, job=job, commitment=run.commit(), task=build_added_little, checks=[pev], ledger=None
+    )
+    assert [one.result for one in report.findings if one.check == "pev"] == ["pass"]
+
+
 class Adversarial(Task):
     """Two losses, neither of which is that of the batch before the step."""
 
