@@ -12,6 +12,7 @@
 #include <potl/encoding/detail/safetensors.hpp>
 #include <potl/numeric/detail/squares.hpp>
 #include <potl/transcript/detail/kept_tensor.hpp>
+#include <potl/transcript/detail/state_encoding.hpp>
 #include <potl/transcript/snapshot.hpp>
 #include <potl/transcript/state.hpp>
 
@@ -53,9 +54,26 @@ struct tensor_view {
   const state_tensor* tensor;
 };
 
-struct alias_value {
-  std::string path;
+// A tensor of which nothing is known but what its encoding says.
+struct tensor_outline {
+  state_tensor form;
+  digest root;
 };
+
+tensor_outline make_outline(const std::string& type_name, std::vector<std::uint64_t> shape,
+                            std::string memory_format, py::handle root) {
+  const std::optional<dtype> type = dtype_from_torch_name(type_name);
+  if (!type) throw py::type_error("tensors of dtype " + type_name + " are not supported");
+  // The encoding has one byte for each of these lengths.
+  if (shape.size() > max_rank || memory_format.size() > 255) {
+    throw exception(error{errc::usage, "no tensor has so many dimensions, or this format", ""});
+  }
+  tensor_outline out{{}, to_digest(root)};
+  out.form.type = *type;
+  out.form.memory_format = std::move(memory_format);
+  out.form.dims = std::move(shape);
+  return out;
+}
 
 tensor_argument make_tensor(const std::string& type_name, std::vector<std::uint64_t> shape,
                             std::string memory_format, std::uintptr_t data, std::uint64_t nbytes,
@@ -76,8 +94,6 @@ tensor_argument make_tensor(const std::string& type_name, std::vector<std::uint6
 // Turns Python objects into a tree whose tensors still lie in the caller's memory.
 class tree_reader {
  public:
-  explicit tree_reader(PyTypeObject* tensor_type) : tensor_type_(tensor_type) {}
-
   state_value read(py::handle object) {
     state_value out;
     read(object.ptr(), out);
@@ -108,10 +124,23 @@ class tree_reader {
     } else if (type == &PyBytes_Type) {
       const auto* bytes = reinterpret_cast<const std::uint8_t*>(PyBytes_AS_STRING(object));
       out.content = state_bytes{{bytes, bytes + PyBytes_GET_SIZE(object)}};
+    } else if (const auto* form = as<tensor_outline>(object)) {
+      auto& tensor = out.content.emplace<state_tensor>(form->form);
+      tensor.bytes = form->root;
+      tensor.elsewhere = true;  // capture takes none for a tensor
+    } else if (const auto* alias = as<state_alias>(object)) {
+      out.content = *alias;
+    } else if (const auto* reference = as<state_reference>(object)) {
+      out.content = *reference;
     } else {
       refuse(std::string("a state cannot hold ") + type->tp_name,
              "store None, bool, int, float, str, bytes, list, tuple, dict or tensors");
     }
+  }
+
+  template <class Value>
+  static const Value* as(py::handle object) {
+    return py::isinstance<Value>(object) ? py::cast<const Value*>(object) : nullptr;
   }
 
   void read_tensor(PyObject* object, state_value& out) {
@@ -194,7 +223,8 @@ class tree_reader {
     tree_reader& reader_;
   };
 
-  PyTypeObject* tensor_type_;
+  PyTypeObject* tensor_type_ =
+      reinterpret_cast<PyTypeObject*>(py::type::of<tensor_argument>().ptr());
   std::vector<std::pair<PyObject*, Py_ssize_t>> path_;
 };
 
@@ -211,7 +241,8 @@ class tree_writer {
   py::object operator()(double value) { return py::float_(value); }
   py::object operator()(const std::string& value) { return py::str(value); }
   py::object operator()(const state_bytes& value) { return to_bytes(value.bytes); }
-  py::object operator()(const state_alias& value) { return py::cast(alias_value{value.path}); }
+  py::object operator()(const state_alias& value) { return py::cast(value); }
+  py::object operator()(const state_reference& value) { return py::cast(value); }
   py::object operator()(const state_tensor& value) { return py::cast(tensor_view{owner_, &value}); }
   py::object operator()(const state_list& items) {
     py::list out(items.size());
@@ -241,23 +272,20 @@ class tree_writer {
 state capture_tree(py::handle tree, bool whole) {
   // Blocks of memory for the copies, used again from step to step.
   static auto* memory = new snapshot_memory();
-  auto* tensor_type = reinterpret_cast<PyTypeObject*>(py::type::of<tensor_argument>().ptr());
-  state_value root = tree_reader(tensor_type).read(tree);
+  state_value root = tree_reader().read(tree);
   py::gil_scoped_release released;
   return capture(std::move(root), *memory, whole).value();
 }
 
 state adopt_tree(py::handle tree, py::object owner) {
-  auto* tensor_type = reinterpret_cast<PyTypeObject*>(py::type::of<tensor_argument>().ptr());
-  state_value root = tree_reader(tensor_type).read(tree);
+  state_value root = tree_reader().read(tree);
   const auto kept = std::make_shared<const shared_object>(std::move(owner));
   const py::gil_scoped_release released;
   return adopt(std::move(root), kept).value();
 }
 
 digest digest_of_tree(py::handle tree, const py::object& roots) {
-  auto* tensor_type = reinterpret_cast<PyTypeObject*>(py::type::of<tensor_argument>().ptr());
-  state_value root = tree_reader(tensor_type).read(tree);
+  state_value root = tree_reader().read(tree);
   const auto roots_of = [&](std::span<const bytes_view> there) {
     const py::gil_scoped_acquire held;
     py::list places;
@@ -271,29 +299,43 @@ digest digest_of_tree(py::handle tree, const py::object& roots) {
 }
 
 bool would_equal_tree(const state& before, py::handle tree) {
-  auto* tensor_type = reinterpret_cast<PyTypeObject*>(py::type::of<tensor_argument>().ptr());
-  state_value root = tree_reader(tensor_type).read(tree);
+  state_value root = tree_reader().read(tree);
   py::gil_scoped_release released;
   return would_equal(std::move(root), before).value();
 }
 
-void sort_maps(state_value& value) {
+// Calls `tensor` for each tensor, in the order of the encoding.
+template <class Tensor>
+void sort_maps(state_value& value, const Tensor& tensor) {
   if (auto* map = std::get_if<state_map>(&value.content)) {
     std::sort(map->begin(), map->end(),
               [](const state_entry& a, const state_entry& b) { return a.first < b.first; });
-    for (state_entry& one : *map) sort_maps(one.second);
+    for (state_entry& one : *map) sort_maps(one.second, tensor);
   } else if (auto* list = std::get_if<state_list>(&value.content)) {
-    for (state_value& one : *list) sort_maps(one);
+    for (state_value& one : *list) sort_maps(one, tensor);
   } else if (auto* tuple = std::get_if<state_tuple>(&value.content)) {
-    for (state_value& one : tuple->items) sort_maps(one);
+    for (state_value& one : tuple->items) sort_maps(one, tensor);
+  } else if (auto* found = std::get_if<state_tensor>(&value.content)) {
+    tensor(*found);
   }
 }
 
+std::vector<std::uint8_t> encoding_of(py::handle value) {
+  state_value tree = tree_reader().read(value);
+  std::vector<digest> roots;
+  sort_maps(tree, [&](const state_tensor& one) {
+    if (one.bytes.size() != digest::size || !one.elsewhere) {
+      throw exception(error{errc::usage, "only outlines of tensors have an encoding", ""});
+    }
+    std::copy(one.bytes.begin(), one.bytes.end(), roots.emplace_back().bytes.begin());
+  });
+  return encode_tree(tree, roots);
+}
+
 std::optional<checks::violation> unlawful(const state& recorded, py::handle laws) {
-  auto* tensor_type = reinterpret_cast<PyTypeObject*>(py::type::of<tensor_argument>().ptr());
-  state_value tree = tree_reader(tensor_type).read(laws);
+  state_value tree = tree_reader().read(laws);
   const py::gil_scoped_release released;
-  sort_maps(tree);
+  sort_maps(tree, [](const state_tensor&) {});
   return checks::unlawful(recorded.root(), tree);
 }
 
@@ -328,8 +370,30 @@ void bind_tensors(py::module_& module) {
         return numeric::averages_squares(momentum, first.tensor->type, first.tensor->bytes);
       },
       py::arg("momentum"), py::arg("first"));
-  py::class_<alias_value>(module, "Alias", py::module_local())
-      .def_property_readonly("path", [](const alias_value& self) { return self.path; });
+  py::class_<tensor_outline>(module, "Outline", py::module_local())
+      .def(py::init(&make_outline), py::arg("dtype"), py::arg("shape"), py::arg("memory_format"),
+           py::arg("root"));
+  py::class_<state_alias>(module, "Alias", py::module_local())
+      .def(py::init<std::string>(), py::arg("path"))
+      .def_readonly("path", &state_alias::path);
+  py::class_<state_reference>(module, "Reference", py::module_local())
+      .def(py::init<std::string>(), py::arg("path"));
+  module.def(
+      "encode_tree", [](py::handle tree) { return to_bytes(encoding_of(tree)); }, py::arg("tree"));
+  module.def(
+      "digest_of_encoding",
+      [](py::handle encoding) {
+        return to_bytes(digest_of_encoding(readable_buffer(encoding).bytes()));
+      },
+      py::arg("encoding"));
+  module.def(
+      "safetensors_dtype",
+      [](const std::string& torch_name) {
+        const std::optional<dtype> type = dtype_from_torch_name(torch_name);
+        if (!type) throw py::type_error("tensors of dtype " + torch_name + " are not supported");
+        return std::string(info(*type).name);
+      },
+      py::arg("torch_name"));
 }
 
 }  // namespace

@@ -125,8 +125,32 @@ class TensorView:
 class Alias:
     """A tensor that shares the memory of the tensor at `path`."""
 
+    def __init__(self, path: str) -> None: ...
     @property
     def path(self) -> str: ...
+
+class Reference:
+    """Where an operand of an operator comes from. No state holds one."""
+
+    def __init__(self, path: str) -> None: ...
+
+class Outline:
+    """A tensor by its form and content root alone."""
+
+    def __init__(
+        self, dtype: str, shape: Sequence[int], memory_format: str, root: Buffer
+    ) -> None: ...
+
+def encode_tree(tree: object) -> bytes:
+    """The bytes of a state whose tensors are outlines and aliases, or of an operator, which may
+    hold references. TypeError names the path of an unsupported value.
+    """
+
+def digest_of_encoding(encoding: Buffer) -> bytes:
+    """The digest of the state with these bytes."""
+
+def safetensors_dtype(torch_name: str) -> str:
+    """The safetensors name of torch's: "float32" is "F32", "uint8" is "U8"."""
 
 class State:
     """An immutable copy of a training state: a tree of None, bool, int, float, str, bytes, list,
@@ -310,6 +334,9 @@ def pins_first_steps(arithmetic: str) -> bool:
 
 def end_of_step(state: bytes, loss: float) -> str:
     """The digest of a step's end: of the digest of its state, and the loss that it reports."""
+
+def digest_of_order(steps: Iterable[Buffer]) -> bytes:
+    """Over the samples of every step of a job, each a contiguous buffer of int64."""
 
 def affordable_stride(segments: int, state_bytes: int) -> int:
     """A run of so many segments keeps the state of one end in how many, unless its job says

@@ -6,9 +6,9 @@
 #include <potl/core/file.hpp>
 #include <potl/crypto/detail/tensor_digest.hpp>
 #include <potl/encoding/detail/safetensors.hpp>
+#include <potl/transcript/detail/state_encoding.hpp>
 #include <potl/transcript/state.hpp>
 
-#include "transcript/state_encoding.hpp"
 #include "transcript/state_index.hpp"
 
 namespace potl::transcript {

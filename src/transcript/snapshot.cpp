@@ -9,8 +9,8 @@
 
 #include <potl/crypto/detail/tensor_digest.hpp>
 #include <potl/transcript/detail/kept_tensor.hpp>
+#include <potl/transcript/detail/state_encoding.hpp>
 
-#include "transcript/state_encoding.hpp"
 #include "transcript/state_index.hpp"
 
 namespace potl::transcript {

@@ -7,9 +7,9 @@
 #include <optional>
 
 #include <potl/transcript/detail/kept_tensor.hpp>
+#include <potl/transcript/detail/state_encoding.hpp>
 
 #include "transcript/shared_roots.hpp"
-#include "transcript/state_encoding.hpp"
 #include "transcript/state_index.hpp"
 
 namespace potl::transcript {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "transcript/state_encoding.hpp"
+#include <potl/transcript/detail/state_encoding.hpp>
 
 #include <potl/crypto/hasher.hpp>
 
@@ -22,6 +22,7 @@ enum tag : std::uint8_t {
   map = 9,
   tensor = 10,
   alias = 11,
+  reference = 12,  // in operators alone: a state holds none
 };
 
 // A list item takes at least one byte, a map entry at least two: counts are bounded by what is
@@ -71,6 +72,7 @@ class tree_encoder {
     out_.raw(*next_root_++);
   }
   void operator()(const state_alias& what) { sized(alias, as_bytes_view(what.path)); }
+  void operator()(const state_reference& what) { sized(reference, as_bytes_view(what.path)); }
 
  private:
   void sized(std::uint8_t kind, bytes_view bytes) {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "transcript/state_index.hpp"
-#include "transcript/state_encoding.hpp"
 
 #include <algorithm>
 #include <array>
 
 #include <potl/core/detail/utf8.hpp>
 #include <potl/encoding/detail/safetensors.hpp>
+#include <potl/transcript/detail/state_encoding.hpp>
 
 namespace potl::transcript {
 namespace {
@@ -77,6 +77,8 @@ status state_index::visit(state_value& value, std::size_t depth) {
     if (!names_.contains(alias->path)) {
       return refused(errc::malformed, "an alias of a tensor that does not precede it");
     }
+  } else if (std::holds_alternative<state_reference>(value.content)) {
+    return refused(errc::malformed, "a reference");
   }
   return unit{};
 }

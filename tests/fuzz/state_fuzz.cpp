@@ -4,10 +4,10 @@
 #include <cstdlib>
 #include <vector>
 
+#include <potl/transcript/detail/state_encoding.hpp>
 #include <potl/transcript/state.hpp>
 
 #include "fuzz.hpp"
-#include "transcript/state_encoding.hpp"
 
 POTL_FUZZ_TARGET(state_fuzz) {
   using namespace potl::transcript;

@@ -3,9 +3,9 @@
 #include <cstring>
 
 #include <potl/crypto/detail/tensor_digest.hpp>
+#include <potl/transcript/detail/state_encoding.hpp>
 
 #include "run_fixture.hpp"
-#include "transcript/state_encoding.hpp"
 
 using namespace potl_test;
 
@@ -91,6 +91,24 @@ TEST_CASE("the bits of floats in tensors are kept", "[state]") {
   snapshot_memory memory;
   const state one = capture(state_value{tensor_of(values)}, memory).value();
   CHECK(std::memcmp(one.tensors()[0]->bytes.data(), bits.data(), 16) == 0);
+}
+
+TEST_CASE("the digest of a state never changes", "[state]") {
+  const std::vector<float> shared{0, 1, 2, 3, 4, 5};
+  state_tensor tensor = tensor_of(shared);
+  tensor.dims = {2, 3};
+  const state_value list{state_list{{std::int64_t{1}},
+                                    {2.5},
+                                    {std::monostate{}},
+                                    {true},
+                                    {std::string("x")},
+                                    {state_bytes{{'y'}}},
+                                    {state_tuple{{number(3)}}}}};
+  const digest found =
+      digest_of(map_of({{name("b"), list},
+                        {std::int64_t{7}, map_of({{name("w"), {tensor}}, {name("v"), {tensor}}})},
+                        {name("a"), number(-1)}}));
+  CHECK(found.hex() == "6164013b10a9b0eff28834373a9c66245bfda0a85b09c02574b6363ee02df65b");
 }
 
 TEST_CASE("tensors that share memory become aliases of the first", "[state]") {

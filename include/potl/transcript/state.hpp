@@ -57,6 +57,10 @@ using state_map = std::vector<state_entry>;
 struct state_alias {
   std::string path;  ///< path of the first tensor with the same memory, dtype, dims
 };
+/// Where an operand of an operator comes from (docs/format/operator_trace.md): no state holds one.
+struct state_reference {
+  std::string path;
+};
 struct state_bytes {
   std::vector<std::uint8_t> bytes;
 };
@@ -65,7 +69,7 @@ struct state_tuple {
 };
 struct state_value {
   std::variant<std::monostate, bool, std::int64_t, double, std::string, state_bytes, state_list,
-               state_tuple, state_map, state_tensor, state_alias>
+               state_tuple, state_map, state_tensor, state_alias, state_reference>
       content;
 };
 /// What std::pair would be, which clang 14 cannot complete within a recursive variant.

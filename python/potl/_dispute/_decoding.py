@@ -6,15 +6,15 @@ from __future__ import annotations
 import struct
 from typing import Any
 
+from .. import _core
 from .._base._errors import MalformedError
-from .._record._run import safetensors_dtype
 from .._task._values import DTYPE_OF
 from ._call import function_called
 from ._encoding import Reference, TensorOutline
 from ._operators import CAPTURE, Operator
 from ._tracer import Tracer
 
-_DTYPES = {safetensors_dtype(name): name for name in DTYPE_OF}
+_DTYPES = {_core.safetensors_dtype(name): name for name in DTYPE_OF}
 _DEEPEST = 32
 
 

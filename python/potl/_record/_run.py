@@ -161,7 +161,7 @@ def write_model(state: _core.State, path: str | os.PathLike[str]) -> None:
     try:
         model: Tree = state.tree()["model"]
         tensors = [
-            (name, safetensors_dtype(value.dtype), value.shape, value.data)
+            (name, _core.safetensors_dtype(value.dtype), value.shape, value.data)
             for group in ("parameters", "buffers")
             for name, value in model[group].items()
             if isinstance(value, _core.TensorView)
@@ -169,14 +169,3 @@ def write_model(state: _core.State, path: str | os.PathLike[str]) -> None:
     except (AttributeError, KeyError, TypeError) as error:
         raise MalformedError("the state has no parameters and buffers of a model", "") from error
     _core.write_safetensors(os.fspath(path), tensors, {"format": "pt"})
-
-
-def safetensors_dtype(name: str) -> str:
-    """The safetensors name of torch's: "float32" is "F32", "uint8" is "U8"."""
-    odd = {
-        "bool": "BOOL",
-        "bfloat16": "BF16",
-        "float8_e4m3fn": "F8_E4M3",
-        "float8_e5m2": "F8_E5M2",
-    }
-    return odd.get(name) or name[0].upper() + name.lstrip("abcdefghijklmnopqrstuvwxyz")

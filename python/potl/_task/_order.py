@@ -9,7 +9,6 @@ sampler; who has the task recomputes the ids.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator
 from typing import Any
 
@@ -63,16 +62,13 @@ class OwnOrder:
         return self._kept[1]
 
     def digest(self, *, batch_size: int, steps: int, steps_per_epoch: int) -> bytes:
-        """Over the samples of every step: digest_of_order in transcript/job.hpp.
+        """Over the samples of every step.
 
         Raises:
             NotReplayable: Two draws of one epoch differ.
         """
         self.require_repeatable()
-        outer = hashlib.sha256(b"potl.order.v1\x00")
-        for ids in self._batches(batch_size, steps, steps_per_epoch):
-            outer.update(hashlib.sha256(np.ascontiguousarray(ids).data).digest())
-        return outer.digest()
+        return _core.digest_of_order(self._batches(batch_size, steps, steps_per_epoch))
 
     def require_repeatable(self) -> None:
         """Draws the first epoch twice; once more if it is called again, after what may have changed
@@ -100,7 +96,7 @@ class OwnOrder:
         if any(isinstance(one, (list, tuple)) for one in drawn):
             raise self._problem("it yields batches, where a task cuts them itself", _BATCHES)
         try:
-            ids = np.array([one.__index__() for one in drawn], dtype="<i8")
+            ids = np.array([one.__index__() for one in drawn], dtype=np.int64)
         except (AttributeError, TypeError, OverflowError):
             raise self._problem("it yields something else than indices") from None
         # A length that follows the epoch would cut the steps before it otherwise.

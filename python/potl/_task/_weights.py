@@ -11,16 +11,10 @@ from torch import nn
 from .. import _core
 from .._base._errors import MalformedError, MismatchError, UsageError
 from ._capture import modules_of
-from ._values import DTYPES, tensor_of
+from ._values import DTYPE_OF, DTYPES, tensor_of
 
 # Names of element types in a safetensors header.
-_ELEMENTS = {
-    "BOOL": torch.bool, "U8": torch.uint8, "I8": torch.int8, "I16": torch.int16,
-    "U16": torch.uint16, "I32": torch.int32, "U32": torch.uint32, "I64": torch.int64,
-    "U64": torch.uint64, "F16": torch.float16, "BF16": torch.bfloat16, "F32": torch.float32,
-    "F64": torch.float64, "F8_E4M3": torch.float8_e4m3fn, "F8_E5M2": torch.float8_e5m2,
-    "C64": torch.complex64,
-}  # fmt: skip
+_ELEMENTS = {_core.safetensors_dtype(name): dtype for name, dtype in DTYPE_OF.items()}
 
 
 def load_weights(model: nn.Module, path: str | os.PathLike[str]) -> None:

@@ -132,6 +132,36 @@ def test_a_tensor_must_be_what_it_says() -> None:
         _core.State.capture(_core.Tensor("float32", [2], "strided", address, 8, memory))
 
 
+def test_outlines_have_the_digest_of_their_state() -> None:
+    values = array(np.arange(6, dtype="<f4").reshape(2, 3), "float32")
+    rest: dict[str | int, Any] = {"b": [1, 2.5, None, True, "x", b"y", (3,)], "a": -1}
+    state = _core.State.capture({**rest, 7: {"w": values, "v": values}})
+    outline = _core.Outline("float32", (2, 3), "contiguous", state.roots()["#7/v"])
+    tree = {**rest, 7: {"w": _core.Alias("#7/v"), "v": outline}}
+    digest = _core.digest_of_encoding(_core.encode_tree(tree))
+    assert digest == state.digest()
+    assert digest.hex() == "6164013b10a9b0eff28834373a9c66245bfda0a85b09c02574b6363ee02df65b"
+    assert _core.encode_tree({"b": 1, "a": 2, 3: 4}) == _core.encode_tree({3: 4, "a": 2, "b": 1})
+
+
+def test_an_outline_is_no_tensor_and_fits_its_encoding() -> None:
+    root = bytes(32)
+    outline = _core.Outline("uint8", (32,), "contiguous", root)
+    for one in (outline, _core.Reference("batch/0"), _core.Alias("nowhere")):
+        with pytest.raises((_core.UsageError, _core.MalformedError)):
+            _core.State.capture({"w": one})
+    with pytest.raises(_core.UsageError, match="only outlines"):
+        _core.encode_tree(array(np.zeros(32, dtype="u1"), "uint8"))
+    # A length that does not fit its byte, or a longer root, would be read as what follows.
+    with pytest.raises(_core.MalformedError, match="32 bytes"):
+        _core.Outline("uint8", (32,), "contiguous", bytes(33))
+    for dims, memory_format in (((1,) * 33, "contiguous"), ((1,), "c" * 256)):
+        with pytest.raises(_core.UsageError, match="no tensor has"):
+            _core.Outline("uint8", dims, memory_format, root)
+    with pytest.raises(TypeError, match="complex128"):
+        _core.Outline("complex128", (), "contiguous", root)
+
+
 def test_another_digest_is_a_mismatch(tmp_path: Path) -> None:
     path = str(tmp_path / "state")
     _core.State.capture({"a": 1}).save(path)

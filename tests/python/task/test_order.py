@@ -8,11 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import driver_tasks as tasks
+import numpy as np
 import pytest
 import torch
 from torch.utils.data import BatchSampler, WeightedRandomSampler
 
 import potl
+from potl import _core
 from potl._attacks import Scene
 
 COUNT = len(tasks.DATA)
@@ -272,3 +274,13 @@ def test_samples_that_make_no_batch_are_refused_with_the_remedy(hole: Any, what:
 def test_arrays_of_inputs_and_labels_are_no_data_set_and_make_one() -> None:
     with pytest.raises(potl.NotReplayable, match=r"TensorDataset\(x, y\)"):
         create(lambda: task(dataset=tuple(tasks.DATA.tensors)))
+
+
+def test_the_digest_of_an_order_never_changes() -> None:
+    steps = [np.array([0, 1]), np.arange(1, 3)[1:]]
+    assert _core.digest_of_order(iter(steps)).hex() == (
+        "b8977a8bf216253d5ef6c7230aec16436132e9bbd84667853e34b1924c217f0d"
+    )
+    for wrong in (np.array([0, 1], dtype="<i4"), np.arange(4)[::2], np.zeros((1, 2), np.int64)):
+        with pytest.raises(TypeError, match="contiguous int64"):
+            _core.digest_of_order([wrong])

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The bytes of a state tree. A tensor is represented by dtype, memory format, dims and content
-// root.
+// The bytes of a state tree, and of an operator's description, which may hold references. A tensor
+// is represented by dtype, memory format, dims and content root.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,8 @@ namespace potl::transcript {
 
 inline constexpr std::size_t max_rank = 32;
 
-/// `roots` holds the content roots of the tensors in encoding order.
+/// `roots` holds the content roots of the tensors in encoding order. Maps are written as they are:
+/// their keys must be sorted.
 std::vector<std::uint8_t> encode_tree(const state_value& root, const std::vector<digest>& roots);
 
 struct decoded_tree {
