@@ -343,6 +343,8 @@ void bind_checks(py::module_& module) {
         return asked.unanswered(checks::measured::verifier_error, std::move(message));
       },
       py::arg("request"), py::arg("message"));
+  module.attr("SUMS_OF_SQUARES") = py::tuple(list_of(
+      checks::sums_of_squares, [](std::string_view one) { return py::str(std::string(one)); }));
   module.def("screen_reach", &screen_reach, py::arg("evidence"), py::kw_only(),
              py::arg("first_alone") = false);
   module.def(

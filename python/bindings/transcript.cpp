@@ -245,6 +245,8 @@ void bind_transcript(py::module_& module) {
   bind_recorder(module);
   bind_repetition(module);
   bind_work(module);
+  module.attr("FIRST_STEPS") = first_steps_name;
+  module.attr("MAX_JOB_BYTES") = max_job_bytes;
   module.def("pins_first_steps", &pins_first_steps, py::arg("arithmetic"));
   module.def(
       "end_of_step",

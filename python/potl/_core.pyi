@@ -329,6 +329,11 @@ class Recorder:
         exception).
         """
 
+MAX_JOB_BYTES: int
+
+FIRST_STEPS: str
+"""The member of a job's "task" that says where its first steps end."""
+
 def pins_first_steps(arithmetic: str) -> bool:
     """Whether a job in this arithmetic says where its first steps end."""
 

@@ -207,13 +207,10 @@ bool is_option(std::string_view kind) {
 }
 
 bool is_square(std::string_view kind) {
-  constexpr std::array<std::string_view, 8> squares{
-      "exp_avg_sq", "max_exp_avg_sq", "square_avg", "acc_delta",
-      "sum",        "row_var",        "col_var",    "variance"};
   constexpr std::string_view of_optimizers = "optimizers/";
-  return kind.substr(0, of_optimizers.size()) == of_optimizers &&
-         std::find(squares.begin(), squares.end(), kind.substr(of_optimizers.size())) !=
-             squares.end();
+  return kind.starts_with(of_optimizers) &&
+         std::find(sums_of_squares.begin(), sums_of_squares.end(),
+                   kind.substr(of_optimizers.size())) != sums_of_squares.end();
 }
 
 double elements_of(const state_part& one) {

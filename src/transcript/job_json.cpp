@@ -11,7 +11,7 @@ namespace potl::transcript {
 namespace {
 
 constexpr std::string_view format_name = "potl-job-v1";
-constexpr json_limits limits{.max_bytes = std::size_t{16} << 20, .max_nodes = std::size_t{1} << 20};
+constexpr json_limits limits{.max_bytes = max_job_bytes, .max_nodes = std::size_t{1} << 20};
 constexpr std::uint64_t max_samples = std::uint64_t{1} << 40;  // of a permutation
 constexpr std::uint64_t max_batch = std::uint64_t{1} << 32;
 constexpr std::uint64_t max_integer = static_cast<std::uint64_t>(json_max_integer);

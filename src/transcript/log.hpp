@@ -18,7 +18,6 @@ namespace potl::transcript {
 inline constexpr std::size_t log_header_bytes = 16;
 inline constexpr std::string_view log_name = "transcript.log";
 inline constexpr std::string_view job_name = "job.json";
-inline constexpr std::uint64_t max_job_bytes = std::uint64_t{16} << 20;
 inline constexpr std::string_view telemetry_name = "telemetry.log";
 inline constexpr std::string_view commitment_name = "commitment";
 inline constexpr std::string_view key_name = "key.pem";

@@ -35,7 +35,7 @@ struct job_options {
   /// those between. Needs an exact arithmetic. Absent: all are stored, but in an exact arithmetic
   /// without max_segment no more than 20 states or 2 GB, whichever is more.
   std::optional<std::uint64_t> store_every = std::nullopt;
-  double tolerance_cap = 0.1;      ///< see transcript::job
+  double tolerance_cap = transcript::job().tolerance_cap;
   std::uint64_t max_resumes = 16;  ///< interruptions after which the recording may go on
   std::optional<public_key> trainer = std::nullopt;  ///< absent: who trains is left open
 };

@@ -38,6 +38,9 @@ struct own_order {
   digest steps;               ///< digest_of_order over all steps of the job
 };
 
+/// Of a job's text.
+inline constexpr std::uint64_t max_job_bytes = std::uint64_t{16} << 20;
+
 /// What was agreed before step 0.
 struct job {
   std::uint64_t seed = 0;
@@ -98,7 +101,7 @@ struct job {
 /// disk: each that is not there has to be trained again when it is drawn.
 std::uint64_t affordable_stride(std::uint64_t segments, std::uint64_t state_bytes);
 
-/// Parses and validates; bounded by 16 MiB. malformed/limit errors name the field.
+/// Parses and validates; bounded by max_job_bytes. malformed/limit errors name the field.
 result<job> parse_job(bytes_view text);
 
 /// What step_record::sample_ids holds: SHA-256 over the ids as little-endian int64.

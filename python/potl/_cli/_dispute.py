@@ -143,6 +143,7 @@ def _dispute(
     from .._dispute._evidence import DisputeEvidence
     from .._dispute._party import Party
     from .._dispute._referee import Referee
+    from .._dispute._table import TURN_SECONDS
 
     DisputeEvidence.require_place(evidence)
     if referee is not None:
@@ -189,7 +190,7 @@ def _dispute(
         referee=Referee(job, task=build, key=signing_key(referee_key)),
         keys=keys,
         commitment=commitment,
-        turn_seconds=3600.0 if turn_seconds is None else turn_seconds,
+        turn_seconds=TURN_SECONDS if turn_seconds is None else turn_seconds,
         transcript=transcript,
     )
     return _kept(verdict, evidence)

@@ -140,6 +140,7 @@ def _referee(
     if referee_key is not None or commitment is not None:
         raise typer.BadParameter("--referee-key and --commitment are for --offline")
     from .._dispute._referee import Referee
+    from .._dispute._table import TURN_SECONDS
     from .._remote._remote import read_token
     from .._serve._host import host_disputes
 
@@ -148,7 +149,7 @@ def _referee(
         Referee(job, task=load(task), key=signing_key(key)),
         keys={name: one for name, one in public.items() if one is not None},
         transcripts=transcripts,
-        turn_seconds=3600.0 if turn_seconds is None else turn_seconds,
+        turn_seconds=TURN_SECONDS if turn_seconds is None else turn_seconds,
         listen=listen,
         token=None if token_file is None else read_token(token_file),
         tls_cert=tls_cert,

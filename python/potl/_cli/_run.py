@@ -14,6 +14,7 @@ import typer
 
 from .._arithmetic._arithmetic import AUTO, STOCK
 from .._base._printable import counted, number, percent, printable, size
+from .._job._defaults import MAX_RESUMES, TOLERANCE_CAP
 from ._files import RunPath, parse_size, signing_key
 from ._result import FAILED, Result, command
 from ._task import TaskArgument, load
@@ -118,8 +119,10 @@ def _job_create(
     ] = None,
     tolerance_cap: Annotated[
         float, typer.Option(help="Largest tolerance, as a share of a segment's update.")
-    ] = 0.1,
-    max_resumes: Annotated[int, typer.Option(help="How often recording may be resumed.")] = 16,
+    ] = TOLERANCE_CAP,
+    max_resumes: Annotated[
+        int, typer.Option(help="How often recording may be resumed.")
+    ] = MAX_RESUMES,
     arithmetic: Annotated[
         str,
         typer.Option(

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _BESIDE = ("checkpoint_every", "max_segment", "store_every", "limits", "tolerance_cap", "trainer")
 
 # Members that follow from the seed, and are other ones whenever it is.
-_OF_THE_SEED = ("initial_state/", "task/first_steps", "task/initialisers")
+_OF_THE_SEED = ("initial_state/", f"task/{_core.FIRST_STEPS}", "task/initialisers")
 
 _NAMES = ("first", "second")
 _ANOTHER_RESULT = "another result"

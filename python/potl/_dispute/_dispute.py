@@ -16,16 +16,13 @@ from ._audit import Audit
 from ._evidence import DisputeEvidence, Verdict, judge
 from ._party import Party
 from ._seat import NAMES, Name, Seat, require_held, setting_of
-from ._table import Clock, Table, WatchedClock, require_turn, stored
+from ._table import TURN_SECONDS, Clock, Table, WatchedClock, away_seconds, require_turn, stored
 from ._there import There
 
 if TYPE_CHECKING:
     from ._referee import Referee
 
-_TURN_SECONDS = 3600.0
 _AGAIN_SECONDS = 0.1
-# A referee that has not looked at its clock for longer was away, suspended for example.
-_AWAY_SECONDS = 5.0
 
 Keys = Mapping[str, _core.PublicKey | str | os.PathLike[str]]
 
@@ -87,7 +84,7 @@ def dispute(
     referee: Referee,
     keys: Keys | None = None,
     commitment: object = None,
-    turn_seconds: float = _TURN_SECONDS,
+    turn_seconds: float = TURN_SECONDS,
     transcript: str | os.PathLike[str] | None = None,
 ) -> Verdict:
     """Finds the first step and operator at which two committed runs of one job differ, and who of
@@ -124,7 +121,7 @@ def dispute(
         StorageError: Nobody answers at a URL, before the first line.
     """
     require_turn(turn_seconds)
-    with WatchedClock(min(_AWAY_SECONDS, turn_seconds / 2)) as clock:
+    with WatchedClock(away_seconds(turn_seconds)) as clock:
         return play(
             {"trainer": trainer, "auditor": auditor},
             referee,

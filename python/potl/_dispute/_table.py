@@ -203,10 +203,19 @@ class Table:
         self.lines.append(line)
 
 
+TURN_SECONDS = 3600.0
+"""A party that does not move for so long has lost, unless another time is said."""
+
+
 def require_turn(seconds: float) -> None:
     """Raises UsageError where nobody could move in that time."""
     if not 0.001 <= seconds <= 10**9:
         raise UsageError("turn_seconds is not a time that a party could have", "")
+
+
+def away_seconds(turn_seconds: float) -> float:
+    """A referee that has not looked at its clock for longer was away, suspended for example."""
+    return min(5.0, turn_seconds / 2)
 
 
 class Store:

@@ -15,7 +15,7 @@ from .. import _core
 from .._arithmetic import _arithmetic
 from .._base._errors import NotReplayable, UsageError
 from .._base._progress import Progress, track
-from ._job import TOLERANCE_CAP
+from ._defaults import TOLERANCE_CAP
 
 if TYPE_CHECKING:
     from .._task._task import Task

@@ -24,8 +24,6 @@ from ._recipe import Description
 if TYPE_CHECKING:
     from ._session import Session
 
-_NAME = "first_steps"
-
 
 def end_of(state: _core.State | bytes, loss: float) -> str:
     """The digest of a step's end.
@@ -39,12 +37,12 @@ def end_of(state: _core.State | bytes, loss: float) -> str:
 
 def pins_of(ends: Sequence[str]) -> dict[str, _core.Json]:
     """What the description of a task says of the steps that were tried."""
-    return {_NAME: [*ends]} if ends else {}
+    return {_core.FIRST_STEPS: [*ends]} if ends else {}
 
 
 def without_ends(task: Mapping[str, _core.Json]) -> Description:
     """The description of a task that says nothing of its first steps."""
-    return {key: value for key, value in task.items() if key != _NAME}
+    return {key: value for key, value in task.items() if key != _core.FIRST_STEPS}
 
 
 def other_bits(core: _core.Job, own: Sequence[str]) -> str:

@@ -14,16 +14,13 @@ from .._arithmetic import _arithmetic
 from .._base._errors import MalformedError, NotReplayable, UsageError
 from .._base._progress import Phases, phases
 from .._base._public_key import public_key
+from ._defaults import MAX_RESUMES, TOLERANCE_CAP
 
 if TYPE_CHECKING:
     from .._task._schedule import Schedule
     from .._task._task import Task
     from ._session import Session
 
-# Largest tolerance of a replay, as a share of the segment's update, unless a job says otherwise.
-TOLERANCE_CAP = 0.1
-
-_MAX_BYTES = 16 << 20  # as of a run's job.json
 _INITIAL_SUFFIX = ".initial.safetensors"
 
 
@@ -58,7 +55,7 @@ class Job:
         store_every: int | None = None,
         arithmetic: str = _arithmetic.AUTO,
         tolerance_cap: float = TOLERANCE_CAP,
-        max_resumes: int = 16,
+        max_resumes: int = MAX_RESUMES,
         check: bool = True,
         progress: Phases = None,
     ) -> Job:
@@ -177,7 +174,7 @@ class Job:
             MismatchError: The initial state is not the job's.
         """
         try:
-            core = _core.Job.parse(_core.read_file(os.fspath(path), max_bytes=_MAX_BYTES))
+            core = _core.Job.parse(_core.read_file(os.fspath(path), max_bytes=_core.MAX_JOB_BYTES))
         except MalformedError as error:
             raise MalformedError(f"{os.fspath(path)}: {error.message}", error.remedy) from error
         beside = _beside(path)
@@ -193,7 +190,7 @@ class Job:
         Raises:
             MalformedError: Not a job, or a link to one.
         """
-        text = _core.read_entry(os.fspath(directory), "job.json", max_bytes=_MAX_BYTES)
+        text = _core.read_entry(os.fspath(directory), "job.json", max_bytes=_core.MAX_JOB_BYTES)
         return cls(_core.Job.parse(text))
 
     def write(self, path: str | os.PathLike[str]) -> None:

@@ -22,7 +22,7 @@ from .._base._errors import LimitError, MalformedError, MismatchError, StorageEr
 from .._dispute._away import digest_of, name_of
 from .._dispute._referee import Referee
 from .._dispute._seat import NAMES, Name, setting_of
-from .._dispute._table import Clock, Store, Table, require_turn
+from .._dispute._table import Clock, Store, Table, away_seconds, require_turn
 from .._dispute._there import PIECE
 from ._limits import first_of
 from ._worker import Worker
@@ -36,8 +36,6 @@ _log = logging.getLogger("potl")
 _MOST_DISPUTES = 256
 # So long does a party count as there after it has asked.
 _PRESENT_SECONDS = 10.0
-# A referee that has not looked at its clock for longer was away, suspended for example.
-_AWAY_SECONDS = 5.0
 _ENDING = ".lines"
 
 
@@ -155,7 +153,7 @@ class Docket:
             raise UsageError("trainer, auditor and referee have one key together", "")
         self._setting = setting_of(self.referee.job, keys, own)
         self.turn_ms = int(turn_seconds * 1000)
-        self._away_ms = max(1, int(1000 * min(_AWAY_SECONDS, turn_seconds / 2)))
+        self._away_ms = max(1, int(1000 * away_seconds(turn_seconds)))
         self._looked = clock.now()
         self._worker, self._tasks = Worker("referee"), set[asyncio.Task[Any]]()
         self._waiting: dict[Name, tuple[str, float]] = {}

@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 # or maximised.
 _NOT_NEGATIVE = frozenset(
     (
-        *("exp_avg_sq", "max_exp_avg_sq", "square_avg", "acc_delta", "sum", "exp_inf"),
-        *("row_var", "col_var", "variance", "step_size", "mu_product", "eta", "mu"),
+        *_core.SUMS_OF_SQUARES,
+        *("exp_inf", "step_size", "mu_product", "eta", "mu"),
     )
 )
 

@@ -23,7 +23,7 @@ struct first_noise {
 /// What all segments of a run share when they are judged.
 struct replay_context {
   const replay_options* options = nullptr;
-  double cap = 0.1;  ///< job.tolerance_cap
+  double cap = 0;  ///< job.tolerance_cap
   bool exact = false;
   /// Largest noise / update over the measured segments, of each group and of each tensor by path. A
   /// maximum, so that more segments never mean a smaller tolerance.

@@ -13,9 +13,6 @@
 namespace potl::checks {
 namespace {
 
-// Of a job's text.
-constexpr std::uint64_t most_job_bytes = 16 << 20;
-
 /// Where weights come and the gradient goes: memory that the trusted side shares, or the worker's.
 class tensor_room {
  public:
@@ -60,8 +57,8 @@ spot_check_served serve(spot_check_socket socket, bytes_view key, const gradient
   spot_check_frame hello;
   std::vector<std::uint8_t> text;
   digest job;
-  auto opened =
-      spot_check_link::accepted(std::move(socket), key, timeout, most_job_bytes, hello, text, job);
+  auto opened = spot_check_link::accepted(std::move(socket), key, timeout,
+                                          transcript::max_job_bytes, hello, text, job);
   if (!opened) return over(opened.why().message);
   spot_check_link link = std::move(opened).value();
   if (sha256_of(bytes_view(text)) != job) return over("the job is another than its frames name");

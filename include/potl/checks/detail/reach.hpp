@@ -13,10 +13,12 @@
 // compute, where many change alike. Source: soundness.md rule 19; decisions 18 and 19.
 #pragma once
 
+#include <array>
 #include <functional>
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -26,6 +28,11 @@
 #include <potl/transcript/state.hpp>
 
 namespace potl::checks {
+
+/// What torch's optimizers add up squares of gradients in, by name.
+inline constexpr std::array<std::string_view, 8> sums_of_squares{
+    "exp_avg_sq", "max_exp_avg_sq", "square_avg", "acc_delta",
+    "sum",        "row_var",        "col_var",    "variance"};
 
 /// What lies between neighbouring stored states: the stretches of a run.
 struct movements {
