@@ -155,11 +155,12 @@ numeric::moment_law law_for(const std::string& path, const decays& kept, bool ar
     usual.kept = 0;
     return usual;
   }
-  numeric::moment_law out{0, 1, are_roots};
+  numeric::moment_law out{0, 1, 1, are_roots};
   for (const auto& [mean_share, square_share] : at->second) {
     const numeric::moment_law one = numeric::law_of_moments(mean_share, square_share, are_roots);
     out.most = std::max(out.most, one.most);
     out.kept = std::min(out.kept, one.kept);
+    out.added = std::min(out.added, one.added);
   }
   return out;
 }

@@ -75,8 +75,7 @@ double rounded_to(dtype type, double value) noexcept {
   int exponent = 0, digits = 0;
   std::frexp(value, &exponent);
   std::frexp(unit_roundoff(type), &digits);
-  const int least = type == dtype::f16 ? -24 : type == dtype::bf16 ? -133 : -149;
-  const int last = std::max(exponent + digits - 1, least);
+  const int last = std::max(exponent + digits - 1, std::ilogb(smallest(type)));
   return std::ldexp(std::nearbyint(std::ldexp(value, -last)), last);
 }
 

@@ -177,6 +177,19 @@ double unit_roundoff(dtype type) noexcept {
   }
 }
 
+double smallest(dtype type) noexcept {
+  switch (type) {
+    case dtype::f64: return 0x1p-1074;
+    case dtype::f32:
+    case dtype::c64: return 0x1p-149;
+    case dtype::f16: return 0x1p-24;
+    case dtype::bf16: return 0x1p-133;
+    case dtype::f8_e4m3: return 0x1p-9;
+    case dtype::f8_e5m2: return 0x1p-16;
+    default: return 0;
+  }
+}
+
 norms tensor_norms(dtype type, bytes_view start, bytes_view recorded, bytes_view replayed,
                    double roundings, bool without_infinities) {
   const std::size_t size = info(type).size / lanes_of(type);

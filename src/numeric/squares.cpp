@@ -7,6 +7,8 @@
 #include <cstddef>
 #include <limits>
 
+#include <potl/numeric/detail/distance.hpp>
+
 #include "widen.hpp"
 
 namespace potl::numeric {
@@ -29,19 +31,23 @@ bool any_negative(dtype type, bytes_view values) {
 
 // Roundings, averages in half precision, and schedules of the shares.
 constexpr double slack = 4;
-// The squares of smaller gradients are rounded to 0.
+// The squares of smaller gradients are rounded to 0, whatever the type.
 constexpr double least = 1e-15;
 
-bool is_outgrown(double mean, double square, double most) {
-  return std::fabs(mean) > least && mean * mean > most * square;
+// What a square may have lost to roundings to 0: each step adds a share of a gradient's square, or
+// nothing where that is below half of the smallest number.
+double lost_square(dtype type, const moment_law& law) {
+  const double half = smallest(type) / 2;
+  return std::max(least * least, law.are_roots ? half * half : half / law.added);
 }
 
 }  // namespace
 
 moment_law law_of_moments(double mean_share, double square_share, bool are_roots) {
   const double b = mean_share, c = square_share;
-  moment_law out{std::numeric_limits<double>::infinity(), 0, are_roots};
+  moment_law out{std::numeric_limits<double>::infinity(), 0, 1, are_roots};
   if (0 <= c && c <= 1) out.kept = are_roots ? c * c : c;
+  if (!are_roots) out.added = 0 <= c && c < 1 ? 1 - c : 0;
   if (are_roots && 0 <= b && b < c) out.most = std::pow((1 - b) / (1 - b / c), 2);
   if (!are_roots && b * b < c && c < 1) {
     out.most = (1 - b) * (1 - b) / ((1 - c) * (1 - b * b / c));
@@ -52,7 +58,10 @@ moment_law law_of_moments(double mean_share, double square_share, bool are_roots
 bool are_no_steps(dtype type, const moments& before, const moments& now, const moment_law& law,
                   std::uint64_t steps) {
   constexpr std::size_t at_once = 512;
-  const double most = slack * law.most;
+  const double lost = lost_square(type, law);
+  const auto is_outgrown = [most = slack * law.most, lost](double mean, double square) {
+    return mean * mean > most * (square + lost);
+  };
   const double kept = std::pow(law.kept, static_cast<double>(steps)) / slack;
   const std::size_t size = info(type).size / lanes_of(type);
   const std::size_t total = now.means.size() / size;
@@ -71,8 +80,8 @@ bool are_no_steps(dtype type, const moments& before, const moments& now, const m
     }
     for (std::size_t i = 0; i < count; ++i) {
       if (square_before[i] > least * least && square[i] < kept * square_before[i]) return true;
-      if (is_outgrown(mean_before[i], square_before[i], most)) continue;
-      if (is_outgrown(mean[i], square[i], most)) return true;
+      if (is_outgrown(mean_before[i], square_before[i])) continue;
+      if (is_outgrown(mean[i], square[i])) return true;
     }
   }
   return false;

@@ -12,8 +12,9 @@ using namespace potl;
 
 namespace {
 
-bytes_view bytes_of(const std::vector<float>& values) {
-  return {reinterpret_cast<const std::uint8_t*>(values.data()), values.size() * sizeof(float)};
+template <class Element>
+bytes_view bytes_of(const std::vector<Element>& values) {
+  return {reinterpret_cast<const std::uint8_t*>(values.data()), values.size() * sizeof(Element)};
 }
 
 }  // namespace
@@ -27,7 +28,7 @@ TEST_CASE("squares are not below zero, in no place and no part of a complex numb
   values[1000] = -1e-45f;
   CHECK(std::string(numeric::why_no_squares(dtype::f32, bytes_of(values))).find("negative") !=
         std::string::npos);
-  CHECK(numeric::why_no_squares(dtype::c64, bytes_of({1, 0, 1, -1})) != nullptr);
+  CHECK(numeric::why_no_squares(dtype::c64, bytes_of<float>({1, 0, 1, -1})) != nullptr);
 }
 
 TEST_CASE("a running variance is one of squares unless it extrapolates or begins below zero") {
@@ -84,4 +85,21 @@ TEST_CASE("shares that bound nothing forbid nothing") {
   }
   CHECK(numeric::law_of_moments(0.9, std::nan(""), false).kept == 0);
   CHECK(numeric::law_of_moments(0.9, 2, false).kept == 0);
+}
+
+TEST_CASE("squares that half precision rounds to 0 say nothing of a mean") {
+  // 0.001 times the square of 0.005 is less than half of 2^-24.
+  const std::uint16_t five_thousandths = 0x1d1f, tenth = 0x2e66, one = 0x3c00, zero = 0;
+  const auto law = numeric::law_of_moments(0.9, 0.999, false);
+  const auto forged = [&](std::uint16_t mean, std::uint16_t square) {
+    const std::vector<std::uint16_t> means{mean}, squares{square};
+    return numeric::are_no_steps(dtype::f16, {}, {bytes_of(means), bytes_of(squares)}, law, 5);
+  };
+  CHECK_FALSE(forged(five_thousandths, zero));
+  CHECK(forged(tenth, zero));
+  CHECK_FALSE(forged(one, one));
+  CHECK(forged(one, 0x1400));  // 2^-10
+  // In single precision there is next to nothing that is lost.
+  const std::vector<float> mean{0.005f}, square{0};
+  CHECK(numeric::are_no_steps(dtype::f32, {}, {bytes_of(mean), bytes_of(square)}, law, 5));
 }

@@ -67,4 +67,7 @@ moved movement(dtype type, bytes_view before, bytes_view after);
 /// Distance of two adjacent representable numbers near 1, halved: 2^-24 for f32. 0 for integers.
 double unit_roundoff(dtype type) noexcept;
 
+/// The smallest number above zero of a floating-point type; 0 for others.
+double smallest(dtype type) noexcept;
+
 }  // namespace potl::numeric

@@ -27,6 +27,7 @@ struct moments {
 struct moment_law {
   double most = 0;         ///< of a mean's square beside the square
   double kept = 0;         ///< least share of a square that one step leaves
+  double added = 1;        ///< share of a gradient's square that one step adds
   bool are_roots = false;  ///< `squares` holds sizes of gradients, as Adamax does
 };
 
@@ -36,7 +37,7 @@ moment_law law_of_moments(double mean_share, double square_share, bool are_roots
 
 /// Whether no gradients led from one to the other in `steps` steps: an element's mean is too large
 /// beside its square, and was not before, or its square shrank further than steps let it. Not where
-/// squares of gradients are next to nothing, and rounded to 0.
+/// squares of gradients are next to nothing for the type, and rounded to 0.
 /// Precondition: views that are not empty have one size.
 bool are_no_steps(dtype type, const moments& before, const moments& now, const moment_law& law,
                   std::uint64_t steps);
