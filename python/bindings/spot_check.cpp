@@ -253,7 +253,6 @@ void bind_spot_check(py::module_& module) {
       .def_readonly("checked", &spot_check_result::checked)
       .def_readonly("largest", &spot_check_result::largest)
       .def_readonly("seconds", &spot_check_result::seconds)
-      .def_readonly("waiting_seconds", &spot_check_result::waiting_seconds)
       .def_readonly("check_seconds", &spot_check_result::check_seconds)
       .def_property_readonly("losses",
                              [](const spot_check_result& self) {

@@ -128,7 +128,7 @@ struct spot_check_result {
   std::uint64_t checked = 0;                   ///< steps that were computed again
   double largest = 0;                          ///< distance in a check that passed
   std::optional<double> statistic, threshold;  ///< of what was caught
-  double seconds = 0, waiting_seconds = 0, check_seconds = 0;
+  double seconds = 0, check_seconds = 0;
   std::vector<spot_check_entry> entries;  ///< from first_step on
 };
 

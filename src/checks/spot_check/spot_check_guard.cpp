@@ -154,7 +154,6 @@ class session {
   /// One step; false: the session is over.
   bool take(std::uint64_t step) {
     const std::vector<bytes_view> weights = training_.weights();
-    const stopwatch time;
     const status sent = link_.send(spot_check_kind::step, step, "", weights);
     if (!sent) return ended(sent.why(), step);
     // While the worker computes. Weights and gradient of every step are copied, and into memory
@@ -178,7 +177,6 @@ class session {
           sum.add(came);
           std::copy(came.begin(), came.end(), now_.gradient.data() + at / sizeof(float));
         });
-    out_.waiting_seconds += time.seconds();
     if (!report) return ended(report.why(), step);
     if (has_problem(report->body, step)) return false;
     if (report->payload_bytes != bytes.size()) {

@@ -113,7 +113,6 @@ class rounding_session {
   log_role role() const noexcept { return options_.role; }
   int bits() const noexcept { return options_.bits; }
   std::uint64_t order() const noexcept { return options_.order; }
-  bool in_step() const noexcept { return in_step_; }
 
   /// Misuse (another role, a step in a step, another thread) throws potl::exception (usage).
   void begin_step(std::uint64_t step);
