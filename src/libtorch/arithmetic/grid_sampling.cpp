@@ -100,8 +100,8 @@ sampled samples_of(const char* name, const Tensor& image, const Tensor& grid, co
               name, ": an image of sizes ", image.sizes(), " and type ", image.scalar_type(),
               " does not fit a grid of sizes ", grid.sizes(), " and type ", grid.scalar_type());
   TORCH_CHECK(product(image.sizes(), 2, image.dim()) > 0, name, ": the image has no elements");
-  TORCH_CHECK(how.interpolation >= linear && how.interpolation <= (axes == 2 ? cubic : nearest),
-              name, ": there is no such interpolation of ", axes, " dimensions");
+  TORCH_CHECK(how.interpolation >= linear && how.interpolation <= cubic, name,
+              ": no such interpolation");
   TORCH_CHECK(how.padding >= zeros && how.padding <= reflection, name, ": no such padding");
   require_one_device(name, image, grid);
   const std::int64_t positions = product(grid.sizes(), 1, axes + 1);

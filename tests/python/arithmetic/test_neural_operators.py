@@ -69,3 +69,23 @@ def test_the_bits_do_not_depend_on_threads_or_instruction_sets() -> None:
         for threads, isa in ((1, "portable"), (2, "avx2"), (1, "avx512"), (2, "avx512"))
     }
     assert len(set(digests.values())) == 1, digests
+
+
+def test_a_volume_of_equal_planes_is_sampled_cubically_as_a_plane() -> None:
+    """By the operator: before torch 2.15, grid_sample refuses volumes itself."""
+    drawn = torch.Generator().manual_seed(3)
+    plane = torch.randn(2, 3, 5, 7, generator=drawn, dtype=torch.float64, requires_grad=True)
+    places = torch.rand(2, 1, 4, 6, 3, generator=drawn, dtype=torch.float64) * 2.6 - 1.3
+    places.requires_grad_()
+    cubic, border = 2, 1
+    with potl.deterministic("ord32"):
+        volume = plane.unsqueeze(2).expand(-1, -1, 6, -1, -1)
+        found = torch.ops.aten.grid_sampler_3d(volume, places, cubic, border, False)
+        expected = torch.nn.functional.grid_sample(
+            plane, places[:, 0, ..., :2], "bicubic", "border", align_corners=False
+        )
+        torch.testing.assert_close(found[:, :, 0], expected)
+        gradients = [
+            torch.autograd.grad(one.square().sum(), (plane, places)) for one in (found, expected)
+        ]
+    torch.testing.assert_close(*gradients)
