@@ -7,6 +7,7 @@
 - Data loaders run outside the block.
 - Threads that are started inside do not compute as stock silently: what is not exact is refused.
 - Compiled callables run as eager code.
+- Options of `linear_cross_entropy` are refused: with them its sums depend on device and version.
 - TorchScript is refused: its later calls have other derivatives, of other operators, than its first
   one in a process.
 - CUDA graphs are refused: operators that one repeats are not looked up again, and numbers that it
@@ -71,6 +72,9 @@ class Patches:
             self.put(dataloader._BaseDataLoaderIter, "__next__", _outside)
             self.put(torch.backends, "opt_einsum", _LeftToRight)
             self.put(torch.nn.functional, "scaled_dot_product_attention", _attention)
+            options = getattr(torch.nn, "LinearCrossEntropyOptions", None)  # not in torch 2.11
+            if hasattr(options, "_adjust"):
+                self.put(options, "_adjust", _refuse_chunks)
             self.put(torch, "are_deterministic_algorithms_enabled", _outside_alone)
             self.put(threading.Thread, "start", _start)
             self.put(_thread, "start_new_thread", _start_function)
@@ -243,6 +247,20 @@ def _refuse_sparse(step: Callable[..., Any]) -> Callable[..., Any]:
                 "use another optimizer of torch.optim, and dense gradients",
             )
         return step(*args, **kwargs)
+
+    return refuse
+
+
+def _refuse_chunks(adjust: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(adjust)
+    def refuse(*args: Any, **kwargs: Any) -> Any:
+        if _is_on() and not module().lets_through():
+            raise NotReproducible(
+                "linear_cross_entropy with options adds up in parts that depend on the device and "
+                "on the version of torch",
+                "call linear_cross_entropy without options",
+            )
+        return adjust(*args, **kwargs)
 
     return refuse
 

@@ -427,6 +427,23 @@ def test_an_optimizer_with_powers_out_of_reach_is_refused() -> None:
     assert weight.tolist() == [1, 1, 1]
 
 
+@pytest.mark.skipif(not hasattr(torch.nn, "LinearCrossEntropyOptions"), reason="an older torch")
+def test_a_loss_whose_parts_torch_chooses_by_device_and_version_is_refused() -> None:
+    """torch 2.14 adds up other parts than 2.13."""
+    x, w = torch.randn(6, 4), torch.randn(10, 4)
+    target = torch.arange(6)
+    stock = torch.nn.functional.linear_cross_entropy
+    options = torch.nn.LinearCrossEntropyOptions()
+    with potl.deterministic():
+        with pytest.raises(potl.NotReproducible, match="without options"):
+            stock(x, w, target, options=options)
+        with pytest.raises(potl.NotReproducible, match="without options"):
+            torch.nn.LinearCrossEntropyLoss(4, 10, options=options)(x, target)
+        expected = torch.nn.functional.cross_entropy(torch.nn.functional.linear(x, w), target)
+        assert torch.equal(stock(x, w, target), expected)
+    stock(x, w, target, options=options)
+
+
 @pytest.mark.parametrize("causal", [False, True])
 def test_attention_of_three_dimensions_is_composed_under_every_torch(causal: bool) -> None:
     """torch 2.14 fuses it, which has other bits."""
