@@ -16,6 +16,7 @@
 #include <ATen/ops/fmax_ops.h>
 #include <ATen/ops/fmin_ops.h>
 #include <ATen/ops/ldexp_ops.h>
+#include <ATen/ops/linalg_det_ops.h>
 #include <ATen/ops/log10_ops.h>
 #include <ATen/ops/pow.h>
 #include <ATen/ops/scalar_tensor.h>
@@ -207,6 +208,15 @@ Tensor trace_of(keys_t keys, const Tensor& x) {
   return with_values(x.diagonal().sum(), at::_ops::trace::redispatch(keys & stock, unfollowed(x)));
 }
 
+/// Of a single number, torch 2.11 divides the determinant by it.
+Tensor det_of(keys_t keys, const Tensor& x) {
+  if (!has_gradient(x) || x.dim() < 2 || x.size(-1) != 1 || x.size(-2) != 1) {
+    return at::_ops::linalg_det::redispatch(keys & stock, x);
+  }
+  return with_values(x.clone().squeeze(-1).squeeze(-1),
+                     at::_ops::linalg_det::redispatch(keys & stock, unfollowed(x)));
+}
+
 void unfollowed_or_refuse(const c10::OperatorHandle& handle, c10::DispatchKeySet keys,
                           ::torch::jit::Stack* stack) {
   const std::size_t count = handle.schema().arguments().size();
@@ -248,6 +258,7 @@ void register_ties() {
   r.impl("ldexp_", TORCH_FN(ldexp_in));
   r.impl("combinations", TORCH_FN(combinations));
   r.impl("trace", TORCH_FN(trace_of));
+  r.impl("linalg_det", TORCH_FN(det_of));
   for (const std::string name : {"_foreach_clamp_min", "_foreach_clamp_max"}) {
     for (const char* form :
          {".List", ".Scalar", ".ScalarList", "_.List", "_.Scalar", "_.ScalarList"}) {

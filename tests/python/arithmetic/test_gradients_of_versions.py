@@ -86,3 +86,18 @@ def test_trace_has_the_gradient_of_its_diagonal(shape: tuple[int, int]) -> None:
         expected.diagonal().fill_(-2)
         assert torch.equal(got, expected)
         assert not got[expected == 0].signbit().any()
+
+
+@pytest.mark.parametrize("function", [torch.det, torch.linalg.det])
+def test_the_determinant_of_one_number_has_the_gradient_of_the_number(
+    function: Callable[[Tensor], Tensor],
+) -> None:
+    numbers = torch.cat([X.float(), torch.tensor([0.0, -0.0, 1e-30])]).view(-1, 1, 1)
+    g = (torch.arange(100) * 0.37).sin()
+    with potl.deterministic():
+        x = numbers.clone().requires_grad_()
+        result = function(x)
+        assert torch.equal(result, function(numbers))
+        assert torch.equal(x.detach(), numbers)
+        (got,) = torch.autograd.grad(result, x, g)
+    assert torch.equal(got, g.view(-1, 1, 1))
