@@ -2,7 +2,9 @@
 // Operands and geometries for the tests of convolutions.
 #pragma once
 
+#include <bit>
 #include <cmath>
+#include <cstdint>
 #include <cstring>
 #include <limits>
 #include <random>
@@ -19,7 +21,8 @@ namespace convolutions {
 
 using potl::numeric::convolution;
 
-enum class inputs { random, huge_range, hostile };
+/// `bfloat16`: what that type holds, the largest fraction often, and a few numbers above it.
+enum class inputs { random, huge_range, hostile, bfloat16 };
 /// `exact`: of operations that every library and compiler does alike, for digests.
 enum class draws { normal, exact };
 
@@ -49,6 +52,11 @@ inline std::vector<float> numbers(std::int64_t count, inputs kind, std::mt19937&
     }
     if (kind == inputs::huge_range)
       value = std::ldexp(value, static_cast<int>(generator() % 200) - 100);
+    if (kind == inputs::bfloat16) {
+      value = std::bit_cast<float>(std::bit_cast<std::uint32_t>(value) & 0xffff0000);
+      if (generator() % 4 == 0) value = std::copysign(255.0F / 128, value);
+      if (generator() % 16384 == 0) value = 0x1.fffffep0F;
+    }
     if (kind == inputs::hostile && generator() % 8 == 0) {
       // Infinities and NaN are rarer, or they would be everywhere in the result.
       const bool rare = generator() % 64 == 0;

@@ -170,6 +170,15 @@ TEST_CASE("other modes have the bits of their matrix product", "[convolution]") 
             generator, *pool, {processor_isa()});
 }
 
+TEST_CASE("convolutions of bfloat16 numbers have the bits of xint16", "[convolution]") {
+  std::mt19937 generator(38);
+  const auto pool = make_thread_pool(3);
+  for (const auto& g :
+       {square(3, 40, 20, 32, 3, 1), square(2, 17, 33, 30, 3, 2), square(2, 3, 8, 40, 7, 2),
+        square(5, 64, 70, 14, 1, 1), square(2, 32, 48, 23, 5, 1, 2), square(3, 300, 15, 7, 1, 1)})
+    check(arithmetic::xint16, g, inputs::bfloat16, generator, *pool, {isa::avx512, isa::vnni});
+}
+
 TEST_CASE("an infinite weight over padding makes NaN, as the definition says", "[convolution]") {
   const convolution g = square(1, 1, 1, 4, 3, 1);
   std::vector<float> x(16, 1.0F), w(9, 1.0F), y(16);

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A column of B is what one result reads: it is scaled by the largest element among all channels
 // and taps, which is the largest among the taps of what is largest among the channels.
+#include <mutex>
+
 #include "geometry.hpp"
 #include "integers.hpp"
 #include "lines.hpp"
@@ -10,7 +12,7 @@
 namespace potl::numeric::conv {
 namespace {
 
-constexpr std::size_t many_weights = 256 * 1024;  // bytes: more do not stay in the second cache
+constexpr std::int64_t many_weights = 256 * 1024;  // bytes: more do not stay in the second cache
 
 class scaled_gather {
  public:
@@ -27,26 +29,29 @@ class scaled_gather {
         row_panels_(divide_up(what.rows, tiles_.rows)),
         plan_(what, tiles_.columns, workers_, row_panels_),
         window_(what, plan_.images, plan_.d, plan_.h),
-        places_(window_.places(plan_)) {
+        places_(window_.places(plan_)),
+        weights_(what.phases.size() * static_cast<std::size_t>(what.groups)) {
     for (const phase& one : what.phases) {
       std::vector<std::int64_t> offsets;
       for (std::int64_t c = 0; c < what.channels; ++c)
         for (const tap& t : one.taps) offsets.push_back(window_.offset(c, t));
       offsets_.push_back(std::move(offsets));
     }
-    weights_.resize(what.phases.size() * static_cast<std::size_t>(what.groups));
     threads.run(weights_.size(), [&](std::size_t index) {
-      pack_weights(index % what.phases.size(),
-                   static_cast<std::int64_t>(index / what.phases.size()), weights_[index]);
+      const std::size_t p = index % what.phases.size();
+      const auto group = static_cast<std::int64_t>(index / what.phases.size());
+      packed_weights& own = weights_[index];
+      own.scale = {largest_weights(p, group), bits_};
+      (void)panels_of(p, group, tiles_for(own.scale.are_short));
     });
-    for (const packed_weights& one : weights_)
-      if (one.panels.size() * sizeof(std::int16_t) > many_weights) together_ = 8;
+    for (std::size_t p = 0; p < what.phases.size(); ++p)
+      if (bytes_of<std::int16_t>(weights_before(terms(p))) > many_weights) together_ = 8;
   }
 
   void run() {
     const std::int64_t width = tiles_.columns;
     row_length_ = divide_up(plan_.results(), width) * width;
-    panel_length_ = chunk_ * width * tiles_.column_words;
+    panel_length_ = chunk_ * width * std::max(tiles_.column_words, body_.bits16_short.column_words);
     const std::int64_t bytes =
         bytes_of<float>(window_.size()) +
         bytes_of<std::uint32_t>(plan_.images * extent(plan_.d * plan_.h) + slack) +
@@ -62,21 +67,42 @@ class scaled_gather {
   }
 
  private:
-  // Of one group and phase: panels of rows, chunk by chunk, and the scales of the rows.
+  // Of one group and phase: the scales of rows, and panels of these, chunk by chunk, for tiles of
+  // short integers and for others. What a block of results reads decides which it takes.
   struct packed_weights {
-    std::vector<std::int16_t> panels;
     detail::scales scale{{}, 16};
+    struct {
+      std::once_flag packed;
+      std::vector<std::int16_t> panels;
+    } others, shorts;
   };
 
-  void pack_weights(std::size_t p, std::int64_t group, packed_weights& to) const {
+  // Columns of short integers take longer to pack: several panels of rows make up for that.
+  const detail::kernels_scaled& tiles_for(bool are_short) const {
+    return detail::tiles_of(body_, bits_, are_short && row_panels_ > 1);
+  }
+
+  packed_weights& weights_of(std::size_t p, std::int64_t group) const {
+    return weights_[static_cast<std::size_t>(group) * what_.phases.size() + p];
+  }
+
+  const std::int16_t* panels_of(std::size_t p, std::int64_t group,
+                                const detail::kernels_scaled& tiles) const {
+    packed_weights& own = weights_of(p, group);
+    auto& part = &tiles == &tiles_ ? own.others : own.shorts;
+    std::call_once(part.packed, [&] { part.panels = packed(p, group, own.scale, tiles); });
+    return part.panels.data();
+  }
+
+  std::vector<std::int16_t> packed(std::size_t p, std::int64_t group, const detail::scales& scale,
+                                   const detail::kernels_scaled& tiles) const {
     const std::int64_t depth = terms(p);
-    const std::vector<tap>& taps = what_.phases[p].taps;
     std::vector<std::int64_t> order;
     for (std::int64_t c = 0; c < what_.channels; ++c)
-      for (const tap& t : taps) order.push_back(c * what_.weight_channel + t.weight);
+      for (const tap& t : what_.phases[p].taps)
+        order.push_back(c * what_.weight_channel + t.weight);
     const float* const from = what_.weights + group * what_.weight_group;
-    to.scale = {largest_weights(taps, depth, from), bits_};
-    to.panels.resize(static_cast<std::size_t>(weights_before(depth)));
+    std::vector<std::int16_t> panels(static_cast<std::size_t>(weights_before(depth)));
     // Rows that are neighbours are read some terms at a time, for all panels.
     const std::int64_t step = what_.weight_row == 1 ? 8 : chunk_;
     for (std::int64_t begin = 0; begin < depth; begin += chunk_) {
@@ -91,17 +117,19 @@ class scaled_gather {
           part.depth = std::min(step, end - k);
           part.lanes = static_cast<int>(row_of(i + 1) - row_of(i));
           part.width = tiles_.rows;
-          part.scale = to.scale.up.data() + row_of(i);
-          part.to = to.panels.data() + weights_at(p, begin, i) +
+          part.scale = scale.up.data() + row_of(i);
+          part.to = panels.data() + weights_at(p, begin, i) +
                     (k - begin) * tiles_.rows * tiles_.row_words;
-          tiles_.pack_rows(part);
+          tiles.pack_rows(part);
         }
     }
+    return panels;
   }
 
   // Of each row.
-  std::vector<std::uint32_t> largest_weights(const std::vector<tap>& taps, std::int64_t depth,
-                                             const float* from) const {
+  std::vector<std::uint32_t> largest_weights(std::size_t p, std::int64_t group) const {
+    const std::int64_t depth = terms(p);
+    const float* const from = what_.weights + group * what_.weight_group;
     std::vector<std::uint32_t> largest(static_cast<std::size_t>(what_.rows));
     if (depth == what_.weight_row && depth == what_.channels * what_.weight_channel) {
       body_.largest({from, depth, 1, depth, what_.rows}, largest.data());
@@ -112,7 +140,7 @@ class scaled_gather {
     body_.largest({from, 1, what_.weight_channel, what_.channels, what_.rows * what_.weight_row},
                   each.data());
     for (std::int64_t row = 0; row < what_.rows; ++row)
-      for (const tap& t : taps)
+      for (const tap& t : what_.phases[p].taps)
         largest[static_cast<std::size_t>(row)] =
             std::max(largest[static_cast<std::size_t>(row)],
                      each[static_cast<std::size_t>(row * what_.weight_row + t.weight)]);
@@ -120,8 +148,9 @@ class scaled_gather {
   }
 
   std::int64_t terms(std::size_t p) const { return static_cast<std::int64_t>(offsets_[p].size()); }
-  std::int64_t padded(std::int64_t depth) const {
-    return divide_up(depth, tiles_.terms) * tiles_.terms;
+  static std::int64_t padded(std::int64_t depth) {
+    constexpr std::int64_t most = 4;  // that tiles take together
+    return divide_up(depth, most) * most;
   }
   // Rows are dealt evenly to the panels.
   std::int64_t row_of(std::int64_t panel) const { return what_.rows * panel / row_panels_; }
@@ -212,8 +241,9 @@ class scaled_gather {
                 const space& own) const {
     const std::int64_t width = tiles_.columns, depth = terms(p);
     const std::int64_t rows = row_of(part.last) - row_of(part.first);
-    const packed_weights& weights =
-        weights_[static_cast<std::size_t>(part.group) * what_.phases.size() + p];
+    const detail::scales& rows_scale = weights_of(p, part.group).scale;
+    const detail::kernels_scaled& tiles = tiles_for(rows_scale.are_short && scale.are_short);
+    const std::int16_t* const weights = panels_of(p, part.group, tiles);
     const std::int64_t panels = divide_up(part.results, width);
     // Sums of more terms than an int64 holds are added to longer ones, some whole chunks at a time.
     const std::int64_t most = detail::most_terms_of(bits_) / chunk_ * chunk_;
@@ -228,15 +258,16 @@ class scaled_gather {
         t.depth = std::min(chunk_, depth - begin);
         t.first = begin % most == 0;
         for (std::int64_t j = j0; j < j1; ++j)
-          pack_panel(p, part, scale, begin, j, own.digits + (j - j0) * panel_length_);
+          tiles.pack_columns(
+              panel_of(p, part, scale, begin, j, own.digits + (j - j0) * panel_length_));
         for (std::int64_t i = part.first; i < part.last; ++i) {
           t.rows = static_cast<int>(row_of(i + 1) - row_of(i));
-          t.a = weights.panels.data() + weights_at(p, begin, i);
+          t.a = weights + weights_at(p, begin, i);
           for (std::int64_t j = j0; j < j1; ++j) {
             t.columns = static_cast<int>(std::min(width, part.results - j * width));
             t.b = own.digits + (j - j0) * panel_length_;
             t.c = own.sums + (j - j0) * sums_length() + (row_of(i) - row_of(part.first)) * width;
-            tiles_.multiply(t);
+            tiles.multiply(t);
           }
         }
         const std::int64_t done = begin + t.depth;
@@ -248,7 +279,7 @@ class scaled_gather {
       }
       for (std::int64_t j = j0; j < j1; ++j) {
         const std::int64_t columns = std::min(width, part.results - j * width);
-        const double* row_scale = weights.scale.down.data() + row_of(part.first);
+        const double* row_scale = rows_scale.down.data() + row_of(part.first);
         const double* column_scale = scale.down.data() + j * width;
         if (depth == 0) {
           for (std::int64_t i = 0; i < rows; ++i)
@@ -268,8 +299,9 @@ class scaled_gather {
   }
 
   // Columns j * width ... of the chunk that begins there.
-  void pack_panel(std::size_t p, const part_of_work& part, const detail::scales& scale,
-                  std::int64_t begin, std::int64_t j, std::int16_t* to) const {
+  detail::panel<float, std::int16_t> panel_of(std::size_t p, const part_of_work& part,
+                                              const detail::scales& scale, std::int64_t begin,
+                                              std::int64_t j, std::int16_t* to) const {
     const std::int64_t first = j * tiles_.columns;
     detail::panel<float, std::int16_t> digits;
     digits.from = part.source;
@@ -281,7 +313,7 @@ class scaled_gather {
     digits.scale = scale.up.data() + first;
     digits.lane_at = places_.data() + first;
     digits.to = to;
-    tiles_.pack_columns(digits);
+    return digits;
   }
 
   // From the stage to the target.
@@ -315,7 +347,7 @@ class scaled_gather {
   window window_;
   std::vector<std::int64_t> places_;                // of results in the window
   std::vector<std::vector<std::int64_t>> offsets_;  // per phase, of the terms in the window
-  std::vector<packed_weights> weights_;             // of each group, its phases
+  mutable std::vector<packed_weights> weights_;     // of each group, its phases
   std::int64_t together_ = 1;  ///< panels of columns that meet a chunk of the weights in turn
   std::int64_t row_length_ = 0, panel_length_ = 0;
 };

@@ -35,23 +35,25 @@ class scaled_weight_gradient {
         with_(with),
         threads_(threads),
         body_(detail::active_integer()),
-        tiles_(detail::tiles_of(body_, bits)),
         bits_(bits),
         chunk_(detail::chunk_of(bits)),
         rows_(g.out_channels / g.groups),
         all_(g.in_channels / g.groups * volume(g.kernel)),
-        row_panels_(divide_up(rows_, tiles_.rows)),
-        sums_row_(divide_up(all_, tiles_.columns) * tiles_.columns),
         terms_(g.batch * volume(g.output())),
         from_x_(forward_gather(g, x, nullptr, nullptr)),
         from_dy_(forward_gather(own_places(g), dy, nullptr, nullptr)),
+        row_scale_(row_scales()),
+        column_scale_(column_scales()),
+        row_panels_(divide_up(rows_, detail::tiles_of(body_, bits).rows)),
+        // Columns of short integers take longer to pack: several panels of rows make up for that.
+        tiles_(detail::tiles_of(
+            body_, bits, row_scale_.are_short && column_scale_.are_short && row_panels_ > 1)),
+        sums_row_(divide_up(all_, tiles_.columns) * tiles_.columns),
         plan_(from_x_, tiles_.columns, 1, 1),
         x_window_(from_x_, plan_.images, plan_.d, plan_.h),
         dy_window_(from_dy_, plan_.images, plan_.d, plan_.h),
         x_places_(x_window_.places(plan_)),
-        dy_places_(dy_window_.places(plan_)),
-        row_scale_(row_scales()),
-        column_scale_(column_scales()) {
+        dy_places_(dy_window_.places(plan_)) {
     for (std::int64_t c = 0; c < g.in_channels / g.groups; ++c)
       for (const tap& t : from_x_.phases[0].taps) column_offsets_.push_back(x_window_.offset(c, t));
     for (std::int64_t row = 0; row < rows_; ++row)
@@ -234,16 +236,16 @@ class scaled_weight_gradient {
   const kernels& with_;
   const executor& threads_;
   const detail::kernels_integer& body_;
-  const detail::kernels_scaled& tiles_;
   int bits_;
-  std::int64_t chunk_, rows_, all_, row_panels_;
-  std::int64_t sums_row_;  ///< columns, filled up to whole panels
-  std::int64_t terms_;
+  std::int64_t chunk_, rows_, all_, terms_;
   gather from_x_, from_dy_;
+  detail::scales row_scale_, column_scale_;
+  std::int64_t row_panels_;
+  const detail::kernels_scaled& tiles_;
+  std::int64_t sums_row_;  ///< columns, filled up to whole panels
   block_plan plan_;
   window x_window_, dy_window_;
   std::vector<std::int64_t> x_places_, dy_places_;  // of terms
-  detail::scales row_scale_, column_scale_;
   std::vector<std::int64_t> column_offsets_, row_offsets_;
   std::int64_t digits_of_rows_ = 0;
 };

@@ -58,10 +58,10 @@ inline void pack_short_across(const panel<float, std::int16_t>& p) {
     const int filled = p.lanes - lane;
     const __mmask16 places = lanes16(p.width - lane);
     const __m512 exponent = exponents(p.scale + lane, filled);
-    const place_runs runs(filled, p.at(lane), p.lane_stride);
+    const place_runs runs = place_runs::of_lanes(p, lane);
     std::int16_t* to = p.to + 2 * lane;
     for (std::int64_t k = 0; k < p.depth; k += 4, to += 4 * plane) {
-      __builtin_prefetch(p.from + p.at(lane) + (k + 16) * p.step);
+      if (p.lane_at == nullptr) __builtin_prefetch(p.from + p.at(lane) + (k + 16) * p.step);
       __m512i q[4];
       POTL_UNROLLED for (int i = 0; i < 4; ++i) {
         q[i] = k + i < p.depth ? integers(runs.load(p.from + p.at_term(k + i)), exponent)

@@ -154,7 +154,8 @@ struct kernels_integer {
   void (*largest_seen)(const std::uint32_t* from, const std::int64_t* offsets,
                        std::int64_t offset_count, std::int64_t count,
                        std::uint32_t* bits) = nullptr;
-  /// Faster, for integers of at most 255 * 128; without functions where there is none.
+  /// Faster, for integers of at most 255 * 128; without functions where there is none. Rows,
+  /// columns and the words of rows are those of bits16.
   kernels_scaled bits16_short{};
 };
 

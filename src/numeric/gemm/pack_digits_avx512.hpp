@@ -78,6 +78,10 @@ struct place_runs {
     }
     add(at, rest);
   }
+  static place_runs of_lanes(const panel<float, std::int16_t>& p, int first) {
+    return p.lane_at == nullptr ? place_runs(p.lanes - first, p.at(first), p.lane_stride)
+                                : place_runs(p.lanes - first, p.lane_at + first);
+  }
   // g++ 12 would make a call of it.
   inline __attribute__((always_inline)) __m512 load(const float* from) const {
     __m512 x = _mm512_maskz_loadu_ps(run[0].lanes, from + run[0].at);
@@ -100,8 +104,7 @@ inline void pack_across(const panel<float, std::int16_t>& p) {
     const int filled = p.lanes - lane;
     const __mmask16 places = lanes16(p.width - lane);
     const __m512 exponent = exponents(p.scale + lane, filled);
-    const place_runs runs = p.lane_at == nullptr ? place_runs(filled, p.at(lane), p.lane_stride)
-                                                 : place_runs(filled, p.lane_at + lane);
+    const place_runs runs = place_runs::of_lanes(p, lane);
     const auto row = [&](std::int64_t k) __attribute__((always_inline)) {
       if (k >= p.depth) return _mm512_setzero_si512();
       return integers(runs.load(p.from + p.at_term(k)), exponent);

@@ -20,9 +20,6 @@ constexpr std::int64_t most_terms_of(int bits) noexcept {
 /// The table that runs now.
 const kernels_integer& active_integer();
 
-inline const kernels_scaled& tiles_of(const kernels_integer& body, int bits) noexcept {
-  return bits == 24 ? body.bits24 : body.bits16;
-}
 /// Terms whose products may be added before their sum becomes an int64.
 constexpr std::int64_t chunk_of(int bits) noexcept {
   return bits == 24 ? integer_chunk_24 : integer_chunk;
@@ -32,9 +29,17 @@ constexpr std::int64_t chunk_of(int bits) noexcept {
 /// finite.
 struct scales {
   std::vector<double> up, down;
+  bool are_short;  ///< of 16 bits, for integers of at most 255 * 128
   /// `largest`: the largest bits of |x|, per line.
   scales(std::span<const std::uint32_t> largest, int bits);
 };
+
+/// For integers of so many bits, which may be short.
+inline const kernels_scaled& tiles_of(const kernels_integer& body, int bits,
+                                      bool are_short = false) noexcept {
+  if (are_short && body.bits16_short.multiply != nullptr) return body.bits16_short;
+  return bits == 24 ? body.bits24 : body.bits16;
+}
 
 /// body.scale, and then what it leaves in doubt.
 void scale_back(const kernels_integer& body, const scaling& sums);

@@ -19,7 +19,9 @@ scales::scales(std::span<const std::uint32_t> largest, int bits)
   const auto power = [](std::uint32_t exponent) {
     return std::bit_cast<double>(static_cast<std::uint64_t>(1023 + exponent) << 52);
   };
+  std::uint32_t fraction = 0;
   for (std::size_t i = 0; i < largest.size(); ++i) {
+    fraction = std::max(fraction, largest[i] & 0x7fffff);
     const std::uint32_t exponent = std::max(1U, largest[i] >> 23);
     const bool finite = exponent != 255;
     // All |x| < 2^(exponent - 126).
@@ -27,6 +29,8 @@ scales::scales(std::span<const std::uint32_t> largest, int bits)
     up[i] = finite ? power(scale) : 0.0;
     down[i] = finite ? power(-scale) : std::numeric_limits<double>::quiet_NaN();
   }
+  // Where the integer of the largest element is short, those of all are.
+  are_short = bits == 16 && fraction <= 0x7f0000;
 }
 
 void scale_back(const kernels_integer& body, const scaling& s) {
@@ -66,19 +70,7 @@ const kernels_integer& active_integer() {
 
 namespace {
 
-struct line_scales : scales {
-  bool are_short;  ///< at most 255 * 128
-
-  line_scales(std::span<const std::uint32_t> largest, int bits)
-      : scales(largest, bits),
-        are_short(bits == 16 && std::all_of(largest.begin(), largest.end(), is_short)) {}
-
-  // Whether the integer of the largest element is, and so those of all.
-  static bool is_short(std::uint32_t largest) { return (largest & 0x7fffff) <= 0x7f0000; }
-};
-
-line_scales scales_of(const kernels_integer& body, const lines& l, int bits,
-                      const executor& threads) {
+scales scales_of(const kernels_integer& body, const lines& l, int bits, const executor& threads) {
   std::vector<std::uint32_t> top(static_cast<std::size_t>(l.count));
   share_lines(l, threads, [&](const lines& part, std::int64_t first) {
     body.largest(part, top.data() + first);
@@ -131,11 +123,9 @@ void scaled_integers(int bits, matrix<const float> a, matrix<const float> b, mat
     return scaled_integers(bits, b.transposed(), a.transposed(), c.transposed(), threads);
   }
   const kernels_integer& body = active_integer();
-  const line_scales row = scales_of(body, rows_of(a), bits, threads);
-  const line_scales column = scales_of(body, rows_of(b.transposed()), bits, threads);
-  const bool is_short = row.are_short && column.are_short;
-  const kernels_scaled& tiles =
-      is_short && body.bits16_short.multiply != nullptr ? body.bits16_short : tiles_of(body, bits);
+  const scales row = scales_of(body, rows_of(a), bits, threads);
+  const scales column = scales_of(body, rows_of(b.transposed()), bits, threads);
+  const kernels_scaled& tiles = tiles_of(body, bits, row.are_short && column.are_short);
   const auto multiply = [&](matrix<const float> left, matrix<const float> right,
                             const auto& output) {
     const product<float, std::int16_t, std::int64_t> p{
