@@ -27,7 +27,8 @@ void require(const average_pool& of) {
       }
     }
   }
-  if (of.planes < 0) throw exception({errc::usage, "a shape with a negative size", ""});
+  if (of.planes < 0 || of.channels < 0)
+    throw exception({errc::usage, "a shape with a negative size", ""});
 }
 
 /// body(windows along three axes, divisor), outputs in ascending order.
@@ -49,47 +50,60 @@ bool is_empty(const pool_window& depth, const pool_window& height, const pool_wi
   return depth.begin >= depth.end || height.begin >= height.end || width.begin >= width.end;
 }
 
-template <class Real>
+// Channels is 1 or 0, which stands for any number.
+template <std::int64_t Channels, class Real>
 void forward(const average_pool& of, const Real* x, Real* y, const executor& workers) {
   require(of);
-  const std::int64_t plane = product(of.input);
-  const std::int64_t results = outputs(of);
+  const std::int64_t channels = Channels == 0 ? of.channels : Channels;
+  const std::int64_t plane = product(of.input) * channels;
+  const std::int64_t results = outputs(of) * channels;
   for_ranges(workers, of.planes, plane + results, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t p = begin; p < end; ++p) {
       const Real* from = x + p * plane;
       Real* to = y + p * results;
       for_outputs<Real>(of, [&](const pool_window& depth, const pool_window& height,
                                 const pool_window& width, Real divisor) {
-        Real sum = 0;
+        Real one = 0;  // stays in a register
+        Real* __restrict sum = Channels == 1 ? &one : to;
+        std::fill_n(sum, channels, Real{0});
         for (std::int64_t d = depth.begin; d < depth.end; ++d) {
           for (std::int64_t h = height.begin; h < height.end; ++h) {
-            const Real* row = from + (d * of.input[1] + h) * of.input[2];
-            for (std::int64_t w = width.begin; w < width.end; ++w) sum += row[w];
+            const Real* __restrict row = from + (d * of.input[1] + h) * of.input[2] * channels;
+            for (std::int64_t w = width.begin; w < width.end; ++w)
+              for (std::int64_t c = 0; c < channels; ++c) sum[c] += row[w * channels + c];
           }
         }
-        *to++ = is_empty(depth, height, width) ? Real{0} : sum / divisor;
+        if (!is_empty(depth, height, width))
+          for (std::int64_t c = 0; c < channels; ++c) sum[c] /= divisor;
+        if (Channels == 1) *to = one;
+        to += channels;
       });
     }
   });
 }
 
-template <class Real>
+template <std::int64_t Channels, class Real>
 void backward(const average_pool& of, const Real* dy, Real* dx, const executor& workers) {
   require(of);
-  const std::int64_t plane = product(of.input);
-  const std::int64_t results = outputs(of);
+  const std::int64_t channels = Channels == 0 ? of.channels : Channels;
+  const std::int64_t plane = product(of.input) * channels;
+  const std::int64_t results = outputs(of) * channels;
   for_ranges(workers, of.planes, plane + results, [&](std::int64_t begin, std::int64_t end) {
+    std::vector<Real> shares(static_cast<std::size_t>(channels));
+    Real one = 0;
+    Real* const share = Channels == 1 ? &one : shares.data();
     for (std::int64_t p = begin; p < end; ++p) {
       const Real* from = dy + p * results;
       Real* to = dx + p * plane;
       std::fill(to, to + plane, Real{0});
       for_outputs<Real>(of, [&](const pool_window& depth, const pool_window& height,
                                 const pool_window& width, Real divisor) {
-        const Real share = *from++ / divisor;
+        for (std::int64_t c = 0; c < channels; ++c) share[c] = *from++ / divisor;
         for (std::int64_t d = depth.begin; d < depth.end; ++d) {
           for (std::int64_t h = height.begin; h < height.end; ++h) {
-            Real* row = to + (d * of.input[1] + h) * of.input[2];
-            for (std::int64_t w = width.begin; w < width.end; ++w) row[w] += share;
+            Real* __restrict row = to + (d * of.input[1] + h) * of.input[2] * channels;
+            for (std::int64_t w = width.begin; w < width.end; ++w)
+              for (std::int64_t c = 0; c < channels; ++c) row[w * channels + c] += share[c];
           }
         }
       });
@@ -124,16 +138,16 @@ std::vector<pool_window> adaptive_windows(std::int64_t inputs, std::int64_t outp
 }
 
 void pool(const average_pool& of, const float* x, float* y, const executor& workers) {
-  forward(of, x, y, workers);
+  of.channels == 1 ? forward<1>(of, x, y, workers) : forward<0>(of, x, y, workers);
 }
 void pool(const average_pool& of, const double* x, double* y, const executor& workers) {
-  forward(of, x, y, workers);
+  of.channels == 1 ? forward<1>(of, x, y, workers) : forward<0>(of, x, y, workers);
 }
 void pool_gradient(const average_pool& of, const float* dy, float* dx, const executor& workers) {
-  backward(of, dy, dx, workers);
+  of.channels == 1 ? backward<1>(of, dy, dx, workers) : backward<0>(of, dy, dx, workers);
 }
 void pool_gradient(const average_pool& of, const double* dy, double* dx, const executor& workers) {
-  backward(of, dy, dx, workers);
+  of.channels == 1 ? backward<1>(of, dy, dx, workers) : backward<0>(of, dy, dx, workers);
 }
 
 }  // namespace potl::numeric

@@ -34,22 +34,25 @@ TEST_CASE("windows are averaged, and the gradient is shared out, in ascending or
   const auto draw = [&] {
     return static_cast<float>(static_cast<int>(random() % 4001) - 2000) / 7;
   };
-  for (const int kind : {0, 1, 2}) {
-    const average_pool of = sample(kind == 0, kind == 2);
-    std::vector<float> x(static_cast<std::size_t>(of.planes * 3 * 9 * 11));
-    for (float& value : x) value = draw();
-    std::vector<float> want, dy, dx(x.size(), 0.0F);
-    for (std::int64_t p = 0; p < of.planes; ++p) {
-      for (const auto& a : of.windows[0]) {
-        for (const auto& b : of.windows[1]) {
-          for (const auto& c : of.windows[2]) {
+  const int kind = GENERATE(0, 1, 2);
+  average_pool of = sample(kind == 0, kind == 2);
+  of.channels = GENERATE(1, 2, 21);
+  std::vector<float> x(static_cast<std::size_t>(of.planes * 3 * 9 * 11 * of.channels));
+  for (float& value : x) value = draw();
+  std::vector<float> want, dy, dx(x.size(), 0.0F);
+  for (std::int64_t p = 0; p < of.planes; ++p) {
+    for (const auto& a : of.windows[0]) {
+      for (const auto& b : of.windows[1]) {
+        for (const auto& c : of.windows[2]) {
+          for (std::int64_t channel = 0; channel < of.channels; ++channel) {
             float sum = 0;
             dy.push_back(draw());
             const auto divisor = static_cast<float>(a.extent * b.extent * c.extent);
             for (std::int64_t i = a.begin; i < a.end; ++i) {
               for (std::int64_t j = b.begin; j < b.end; ++j) {
                 for (std::int64_t k = c.begin; k < c.end; ++k) {
-                  const auto place = static_cast<std::size_t>(((p * 3 + i) * 9 + j) * 11 + k);
+                  const auto place = static_cast<std::size_t>(
+                      (((p * 3 + i) * 9 + j) * 11 + k) * of.channels + channel);
                   sum = sum + x[place];
                   dx[place] = dx[place] + dy.back() / divisor;
                 }
@@ -60,16 +63,16 @@ TEST_CASE("windows are averaged, and the gradient is shared out, in ascending or
         }
       }
     }
-    for (const std::size_t threads : {1U, 3U}) {
-      const auto workers = make_thread_pool(threads);
-      for (const guarded_end at : guarded_ends) {
-        const guarded from(x, at), up(dy, at);
-        guarded<float> y(want.size(), at), gradient(x.size(), at);
-        pool(of, from.data(), y.data(), *workers);
-        pool_gradient(of, up.data(), gradient.data(), *workers);
-        REQUIRE(std::ranges::equal(y, want));
-        REQUIRE(std::ranges::equal(gradient, dx));
-      }
+  }
+  for (const std::size_t threads : {1U, 3U}) {
+    const auto workers = make_thread_pool(threads);
+    for (const guarded_end at : guarded_ends) {
+      const guarded from(x, at), up(dy, at);
+      guarded<float> y(want.size(), at), gradient(x.size(), at);
+      pool(of, from.data(), y.data(), *workers);
+      pool_gradient(of, up.data(), gradient.data(), *workers);
+      REQUIRE(std::ranges::equal(y, want));
+      REQUIRE(std::ranges::equal(gradient, dx));
     }
   }
 }

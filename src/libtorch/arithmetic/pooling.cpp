@@ -6,6 +6,7 @@
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/arange.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
 
@@ -112,11 +113,33 @@ void pool_there(const average_pool& of, const at::Tensor& x, const Call& call) {
   call(there, windows);
 }
 
-at::Tensor run(const char* name, const at::Tensor& input, std::int64_t dims,
-               const average_pool& of) {
+/// Operands of one layout, that of the input.
+class pool_layout {
+ public:
+  pool_layout(const at::Tensor& input, average_pool& of)
+      : format_(is_on_device(input) ? at::MemoryFormat::Contiguous
+                                    : input.suggest_memory_format()) {
+    if (format_ == at::MemoryFormat::Contiguous) return;
+    of.planes = input.size(0);
+    of.channels = input.size(1);
+  }
+  at::Tensor of(const char* name, const at::Tensor& x, c10::ScalarType type) const {
+    const bool is_last = format_ != at::MemoryFormat::Contiguous;
+    return row_major(on_devices(name), is_last ? x.movedim(1, -1) : x, type);
+  }
+  at::Tensor make(const at::Tensor& like, c10::IntArrayRef sizes, c10::ScalarType type) const {
+    return at::empty(sizes, like.options().dtype(type), format_);
+  }
+
+ private:
+  at::MemoryFormat format_;
+};
+
+at::Tensor run(const char* name, const at::Tensor& input, std::int64_t dims, average_pool of) {
   const c10::ScalarType type = compute_type(name, input.scalar_type());
-  const at::Tensor x = row_major(on_devices(name), input, type);
-  const at::Tensor y = make_beside(input, output_sizes(input, dims, of), type);
+  const pool_layout layout(input, of);
+  const at::Tensor x = layout.of(name, input, type);
+  const at::Tensor y = layout.make(input, output_sizes(input, dims, of), type);
   if (is_on_device(input)) {
     pool_there(of, x, [&](const device_call& there, const cuda::pool_windows& windows) {
       there->pool(windows, x.const_data_ptr<float>(), y.mutable_data_ptr<float>(), there.queue());
@@ -131,13 +154,14 @@ at::Tensor run(const char* name, const at::Tensor& input, std::int64_t dims,
 }
 
 at::Tensor run_gradient(const char* name, const at::Tensor& gradient, const at::Tensor& input,
-                        std::int64_t dims, const average_pool& of) {
+                        std::int64_t dims, average_pool of) {
   TORCH_CHECK(gradient.sizes() == c10::IntArrayRef(output_sizes(input, dims, of)), name,
               ": the gradient has shape ", gradient.sizes());
   require_one_device(name, gradient, input);
   const c10::ScalarType type = compute_type(name, gradient.scalar_type());
-  const at::Tensor dy = row_major(on_devices(name), gradient, type);
-  const at::Tensor dx = make_beside(input, input.sizes(), type);
+  const pool_layout layout(input, of);
+  const at::Tensor dy = layout.of(name, gradient, type);
+  const at::Tensor dx = layout.make(input, input.sizes(), type);
   if (is_on_device(input)) {
     pool_there(of, dy, [&](const device_call& there, const cuda::pool_windows& windows) {
       there->pool_gradient(windows, dy.const_data_ptr<float>(), dx.mutable_data_ptr<float>(),

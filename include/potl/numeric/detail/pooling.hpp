@@ -34,9 +34,11 @@ std::vector<pool_window> sliding_windows(std::int64_t inputs, std::int64_t outpu
 /// Output j averages [floor(j inputs / outputs), ceil((j + 1) inputs / outputs)).
 std::vector<pool_window> adaptive_windows(std::int64_t inputs, std::int64_t outputs);
 
-/// x is [planes][input...], y is [planes][windows...]; lower dimensions use leading 1s.
+/// x is [planes][input...][channels], y is [planes][windows...][channels]; lower dimensions use
+/// leading 1s.
 struct average_pool {
   std::int64_t planes = 0;
+  std::int64_t channels = 1;  ///< that lie side by side
   std::array<std::int64_t, 3> input{1, 1, 1};
   std::array<std::vector<pool_window>, 3> windows;
   std::optional<std::int64_t> divisor;  ///< absent: the product of the window's extents
