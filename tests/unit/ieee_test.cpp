@@ -121,6 +121,16 @@ TEST_CASE("between its bounds soft shrinkage is plus zero, and NaN stays") {
   for (std::size_t i = 0; i < x.size(); ++i) CHECK(bits(y[i]) == expected[i]);
 }
 
+TEST_CASE("a choice by a bound takes the other value where the operand is NaN or the bound") {
+  const std::vector<float> x = {-1.0F, 1.0F, 2.0F, -infinity, not_a_number};
+  const std::vector<float> yes = {1, 2, 3, -0.0F, 5}, no(1, -7.0F);
+  std::vector<float> y(x.size());
+  choose_below(std::span<const float>(x), 1.0, std::span<const float>(yes),
+               std::span<const float>(no), std::span<float>(y), inline_executor());
+  CHECK(y == std::vector<float>{1, -7, -7, -0.0F, -7});
+  CHECK(bits(y[3]) == bits(-0.0F));
+}
+
 TEST_CASE("gates let nothing through where the operand is NaN or on a bound") {
   const std::vector<float> x = {-1.0F, -0.5F, 1.0F, 2.0F, not_a_number};
   const std::vector<float> value(x.size(), -3.0F);

@@ -4,6 +4,7 @@
 #include <potl/numeric/detail/ieee.hpp>
 #include <potl/numeric/elementwise.hpp>
 
+#include <cmath>
 #include <limits>
 
 #include <ATen/TensorOperators.h>
@@ -14,7 +15,9 @@
 #include <ATen/ops/scalar_tensor.h>
 #include <ATen/ops/sigmoid.h>
 #include <ATen/ops/where.h>
+#include <ATen/ops/zeros.h>
 
+#include "choices.hpp"
 #include "elements.hpp"
 #include "registrar.hpp"
 
@@ -169,8 +172,11 @@ Tensor hardswish(const Tensor& x) {
 Tensor hardswish_backward(const Tensor& dy, const Tensor& x) {
   const Tensor wide = widened("hardswish_backward", dy), operand = widened("hardswish_backward", x);
   const Tensor middle = operand.div(3).add_(0.5).mul_(wide);
-  const Tensor dx = at::where(operand < -3, Scalar(0), at::where(operand <= 3, middle, wide));
-  return rounded_to(dx, result_type(dy));
+  const double after_3 =
+      operand.scalar_type() == at::kDouble ? std::nextafter(3.0, 4.0) : std::nextafter(3.0F, 4.0F);
+  if_below(operand, after_3, middle, wide, middle);
+  if_below(operand, -3, at::zeros({}, middle.options()), middle, middle);
+  return rounded_to(middle, result_type(dy));
 }
 
 Tensor logit(const Tensor& x, std::optional<double> epsilon) {

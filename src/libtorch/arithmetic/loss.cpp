@@ -17,6 +17,7 @@
 #include <potl/numeric/detail/softmax.hpp>
 #include <potl/numeric/reduction.hpp>
 
+#include "choices.hpp"
 #include "device.hpp"
 #include "real.hpp"
 #include "registrar.hpp"
@@ -67,15 +68,19 @@ at::Tensor smooth_l1(const at::Tensor& x, const at::Tensor& y, std::int64_t redu
   const at::Tensor z = (p.a - p.b).abs_();
   if (beta == 0) return rounded_to(reduced(z, reduction), p.result);
   const at::Tensor near = (z * 0.5).mul_(z).div_(beta);
-  return rounded_to(reduced(at::where(z < beta, near, z - 0.5 * beta), reduction), p.result);
+  return rounded_to(reduced(if_below(z, beta, near, z - 0.5 * beta, near), reduction), p.result);
 }
 
 at::Tensor smooth_l1_backward(const at::Tensor& dy, const at::Tensor& x, const at::Tensor& y,
                               std::int64_t reduction, double beta) {
   const pair p("smooth_l1_loss_backward", x, y);
   const at::Tensor z = p.a - p.b;
-  const at::Tensor slope = beta == 0 ? z.sign() : at::where(z.abs() < beta, z / beta, z.sign());
-  return rounded_to(slope.mul(share(x, reduction)).mul_(dy.to(p.type)), p.result);
+  const at::Tensor slope = z.sign();
+  if (beta != 0) {
+    const at::Tensor size = z.abs();
+    if_below(size, beta, z.div_(beta), slope, slope);
+  }
+  return rounded_to(slope.mul_(share(x, reduction)).mul_(dy.to(p.type)), p.result);
 }
 
 at::Tensor huber(const at::Tensor& x, const at::Tensor& y, std::int64_t reduction, double delta) {
@@ -83,7 +88,7 @@ at::Tensor huber(const at::Tensor& x, const at::Tensor& y, std::int64_t reductio
   const pair p("huber_loss", x, y);
   const at::Tensor z = (p.a - p.b).abs_();
   const at::Tensor near = (z * 0.5).mul_(z), far = (z - 0.5 * delta).mul_(delta);
-  return rounded_to(reduced(at::where(z < delta, near, far), reduction), p.result);
+  return rounded_to(reduced(if_below(z, delta, near, far, near), reduction), p.result);
 }
 
 at::Tensor huber_backward(const at::Tensor& dy, const at::Tensor& x, const at::Tensor& y,

@@ -22,8 +22,10 @@
 #include <ATen/ops/maximum_ops.h>
 #include <ATen/ops/minimum_ops.h>
 #include <ATen/ops/remainder_ops.h>
+#include <ATen/ops/where.h>
 #include <ATen/ops/where_ops.h>
 
+#include "choices.hpp"
 #include "elements.hpp"
 #include "registrar.hpp"
 
@@ -151,6 +153,14 @@ Tensor& linspace_out(const Scalar& start, const Scalar& end, std::int64_t steps,
 }
 
 }  // namespace
+
+Tensor if_below(const Tensor& x, double bound, const Tensor& yes, const Tensor& no,
+                const Tensor& out) {
+  if (is_elsewhere(x)) return out.copy_(at::where(x < bound, yes, no));
+  return elements("where", {x, yes, no}, &out, [&](const auto& in, auto to) {
+    numeric::choose_below(in[0], bound, in[1], in[2], to, executor());
+  });
+}
 
 void register_quotients(registrar& r) {
   namespace ops = at::_ops;

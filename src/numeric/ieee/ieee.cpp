@@ -96,6 +96,22 @@ void choose_from(std::span<const std::uint8_t> where, std::span<const Word> yes,
 }
 
 template <class Real>
+void choose_below_to(std::span<const Real> x, double bound, std::span<const Real> yes,
+                     std::span<const Real> no, std::span<Real> out, const executor& workers) {
+  require(x.size() == out.size());
+  const auto limit = static_cast<Real>(bound);
+  with_each(yes, no, out.size(), [&](const auto& a, const auto& b) {
+    in_parts(out.size(), workers, [&](std::size_t begin, std::size_t end) {
+      for (std::size_t i = begin; i < end; ++i) {
+        // Both are read: a compiler then needs no branch.
+        const Real if_below = a(i), if_not = b(i);
+        out[i] = x[i] < limit ? if_below : if_not;
+      }
+    });
+  });
+}
+
+template <class Real>
 void soft_shrink_to(std::span<const Real> x, double lambda, std::span<Real> out,
                     const executor& workers) {
   require(x.size() == out.size());
@@ -183,6 +199,15 @@ void choose(std::span<const std::uint8_t> where, std::span<const std::uint64_t> 
             std::span<const std::uint64_t> no, std::span<std::uint64_t> out,
             const executor& workers) {
   choose_from(where, yes, no, out, workers);
+}
+
+void choose_below(std::span<const float> x, double bound, std::span<const float> yes,
+                  std::span<const float> no, std::span<float> out, const executor& workers) {
+  choose_below_to(x, bound, yes, no, out, workers);
+}
+void choose_below(std::span<const double> x, double bound, std::span<const double> yes,
+                  std::span<const double> no, std::span<double> out, const executor& workers) {
+  choose_below_to(x, bound, yes, no, out, workers);
 }
 
 void soft_shrink(std::span<const float> x, double lambda, std::span<float> out,

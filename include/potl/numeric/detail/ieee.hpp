@@ -54,7 +54,13 @@ void choose(std::span<const std::uint8_t> where, std::span<const std::uint64_t> 
             std::span<const std::uint64_t> no, std::span<std::uint64_t> out,
             const executor& workers);
 
-/// Bounds are rounded to the element type; lambda is finite there.
+/// out[i] = x[i] < bound ? yes[i] : no[i]. Bounds, here and below, are rounded to the element type.
+void choose_below(std::span<const float> x, double bound, std::span<const float> yes,
+                  std::span<const float> no, std::span<float> out, const executor& workers);
+void choose_below(std::span<const double> x, double bound, std::span<const double> yes,
+                  std::span<const double> no, std::span<double> out, const executor& workers);
+
+/// lambda is finite in the element type.
 void soft_shrink(std::span<const float> x, double lambda, std::span<float> out,
                  const executor& workers);
 void soft_shrink(std::span<const double> x, double lambda, std::span<double> out,
