@@ -37,7 +37,7 @@ def to_tree(value: Any, tensor: Callable[[torch.Tensor, str], Any], path: str) -
     kind = type(value)
     if kind in _PLAIN:
         if kind is int and not -(2**63) <= value < 2**63:
-            raise refusal(value, path)
+            raise _refusal("an int beyond 64 bits cannot be part of", path, "keep it as a str")
         return value
     if isinstance(value, torch.Tensor):
         return tensor(value, path)
@@ -51,7 +51,7 @@ def to_tree(value: Any, tensor: Callable[[torch.Tensor, str], Any], path: str) -
         out = {}
         for key, item in value.items():
             if type(key) not in (int, str):
-                raise refusal(key, f"{path} (a key)")
+                raise _refusal(f"a {_name(key)} cannot be a key in", path, "use int or str keys")
             out[key] = to_tree(item, tensor, f"{path}/{key}")
         return out
     raise refusal(value, path)
@@ -59,15 +59,21 @@ def to_tree(value: Any, tensor: Callable[[torch.Tensor, str], Any], path: str) -
 
 def refusal(value: Any, path: str) -> NotReplayable:
     """The error for a value without a typed form."""
-    kind = type(value)
-    return NotReplayable(
-        Problem(
-            what=f"a {kind.__module__}.{kind.__qualname__} cannot be part of a training state",
-            where=path,
-            remedy="keep state in tensors, int, float, bool, str, bytes, None, lists, tuples and "
-            "dicts",
-        )
+    return _refusal(
+        f"a {_name(value)} cannot be part of",
+        path,
+        "keep state in tensors, int, float, bool, str, bytes, None, lists, tuples and dicts",
     )
+
+
+def _refusal(what: str, path: str, remedy: str) -> NotReplayable:
+    return NotReplayable(Problem(what=f"{what} a training state", where=path, remedy=remedy))
+
+
+def _name(value: Any) -> str:
+    kind = type(value)
+    module = "" if kind.__module__ == "builtins" else f"{kind.__module__}."
+    return module + kind.__qualname__
 
 
 class Placed(dict[str, torch.Tensor]):

@@ -611,7 +611,7 @@ PROBLEMS = {
     "an inner module of FSDP2": (
         lambda: tasks.task(nn.Sequential(Sharded(8, 3))), "FSDPModule", "one device",
     ),
-    "an unknown state type": (lambda: own(Task, state={"odd": Odd()}), "a builtins.set", "dicts"),
+    "an unknown state type": (lambda: own(Task, state={"odd": Odd()}), "a set cannot be", "dicts"),
     "a model from outside": (lambda: tasks.task(_model), "return the same model", "inside"),
     "an unseeded initialiser": (shifted_by(_private.random), "two calls of build differ", "seeds"),
     "a clock": (
