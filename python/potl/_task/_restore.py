@@ -146,6 +146,7 @@ def _device_of(root: nn.Module) -> torch.device:
 def _restore_optimizer(optimizer: Optimizer, tree: Tree, path: str, placed: Placed) -> None:
     if not is_standard(optimizer):
         _load(optimizer, tree, path, placed)
+        _forget_empty(optimizer, tree)
         return
     _same_count(tree["param_groups"], optimizer.param_groups, f"{path}/param_groups")
     numbers: dict[int, int] = {}
@@ -187,6 +188,22 @@ def _restore_optimizer(optimizer: Optimizer, tree: Tree, path: str, placed: Plac
             }
         else:
             optimizer.state[owner] = from_tree(saved, kept, placed, place)
+
+
+def _forget_empty(optimizer: Optimizer, tree: Tree) -> None:
+    """Removes what is left where a `load_state_dict` of its own looked for what is not there:
+    `self.state[p]` makes an entry.
+    """
+    saved = tree.get("state")
+    if not isinstance(saved, dict):
+        return
+    numbers: dict[int, int] = {}
+    for group in optimizer.param_groups:
+        for parameter in group["params"]:
+            numbers.setdefault(id(parameter), len(numbers))
+    for owner, kept in [*optimizer.state.items()]:
+        if isinstance(kept, dict) and not kept and numbers.get(id(owner)) not in saved:
+            del optimizer.state[owner]
 
 
 def _optimizer_value(

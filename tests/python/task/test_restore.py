@@ -21,9 +21,27 @@ def scaled() -> potl.Task:
     return tasks.task(tasks.mlp(), scaler=torch.amp.GradScaler("cpu", init_scale=2.0**10))
 
 
+class Looking(torch.optim.Adam):
+    """Looks at each parameter's entry after loading, as FlashAdamW does, which makes it."""
+
+    def state_dict(self) -> dict[str, Any]:
+        return super().state_dict()
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        super().load_state_dict(state_dict)
+        for group in self.param_groups:
+            for parameter in group["params"]:
+                self.state[parameter].pop("more", None)
+
+
+def looking() -> potl.Task:
+    model = tasks.mlp()
+    return tasks.task(model, Looking(model.parameters(), lr=0.01))
+
+
 RESTORED = [
     tasks.plain, tasks.adam, tasks.averaged, tasks.own_state, scaled, tasks.plateau,
-    tasks.extra_state, tasks.batch_norm,
+    tasks.extra_state, tasks.batch_norm, looking,
 ]  # fmt: skip
 
 
