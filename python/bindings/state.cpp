@@ -64,8 +64,9 @@ tensor_outline make_outline(const std::string& type_name, std::vector<std::uint6
                             std::string memory_format, py::handle root) {
   const std::optional<dtype> type = dtype_from_torch_name(type_name);
   if (!type) throw py::type_error("tensors of dtype " + type_name + " are not supported");
-  // The encoding has one byte for each of these lengths.
-  if (shape.size() > max_rank || memory_format.size() > 255) {
+  // The encoding has one byte for each of these lengths. What an operator returns may have more
+  // dimensions than a tensor of a state.
+  if (shape.size() > 255 || memory_format.size() > 255) {
     throw exception(error{errc::usage, "no tensor has so many dimensions, or this format", ""});
   }
   tensor_outline out{{}, to_digest(root)};

@@ -6,6 +6,7 @@ import copy
 import ctypes
 import enum
 import gc
+import struct
 import threading
 import time
 from pathlib import Path
@@ -155,11 +156,17 @@ def test_an_outline_is_no_tensor_and_fits_its_encoding() -> None:
     # A length that does not fit its byte, or a longer root, would be read as what follows.
     with pytest.raises(_core.MalformedError, match="32 bytes"):
         _core.Outline("uint8", (32,), "contiguous", bytes(33))
-    for dims, memory_format in (((1,) * 33, "contiguous"), ((1,), "c" * 256)):
+    for dims, memory_format in (((1,) * 256, "contiguous"), ((1,), "c" * 256)):
         with pytest.raises(_core.UsageError, match="no tensor has"):
             _core.Outline("uint8", dims, memory_format, root)
     with pytest.raises(TypeError, match="complex128"):
         _core.Outline("complex128", (), "contiguous", root)
+
+
+def test_what_an_operator_returns_may_have_more_dimensions_than_a_tensor_of_a_state() -> None:
+    dims, root = (2, *[1] * 63), bytes(range(32))
+    found = _core.encode_tree(_core.Outline("uint8", dims, "contiguous", root))
+    assert found == b"\x0a\x02U8\x0acontiguous\x40" + struct.pack("<64Q", *dims) + root
 
 
 def test_another_digest_is_a_mismatch(tmp_path: Path) -> None:
