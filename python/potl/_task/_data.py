@@ -194,11 +194,11 @@ def _compare_second_read(
     # None: the first read was not seeded, and drew nothing.
     again, drawn_again = _seeded_leaf(dataset, index)
     if again != leaf:
-        found = first_difference(*(_seeded_sample(dataset, index) for _ in range(2)))
+        found = _difference(dataset, index, lambda: _seeded_sample(dataset, index))
         raise NotReplayable(
             Problem(
                 what=f"{type(dataset).__name__}[{index}] differs between two reads under the "
-                f"same randomness{_in_brackets(found)}",
+                f"same randomness{found}",
                 where="dataset",
                 remedy="draw from torch, random or numpy.random (their global generators, which "
                 "potl seeds), keep no state between reads, or move the augmentation to transform=",
@@ -209,19 +209,28 @@ def _compare_second_read(
     many = getattr(dataset, "__getitems__", None)
     if many is None or drawn is not None:
         return
-    if found := first_difference(dataset[index], next(iter(many([index])))):
+    # By the bytes of the first read: both may fill the same memory.
+    if _leaf(next(iter(many([index])))) != leaf:
+        found = _difference(dataset, index, lambda: next(iter(many([index]))))
         raise NotReplayable(
             Problem(
                 what=f"{type(dataset).__name__}.__getitems__([{index}]) is not "
-                f"[__getitem__({index})]{_in_brackets(found)}",
+                f"[__getitem__({index})]{found}",
                 where="dataset",
                 remedy="make both return the same sample: only one of them is hashed",
             )
         )
 
 
-def _in_brackets(text: str | None) -> str:
-    return f" ({text})" if text else ""
+def _difference(dataset: Any, index: int, other: Callable[[], Any]) -> str:
+    """Where another read differs, in brackets, or "": the message does without what further reads
+    do not show.
+    """
+    try:
+        found = first_difference(_seeded_sample(dataset, index), other())
+    except Exception:  # of the data set's own code
+        return ""
+    return f" ({found})" if found else ""
 
 
 def _generators() -> tuple[Any, ...]:

@@ -65,8 +65,9 @@ def described(value: Any) -> str:
     parts = [type(value).__name__]
     if hasattr(value, "dtype"):
         parts.append(str(value.dtype))
-    if hasattr(value, "shape"):
-        parts.append(str(list(value.shape)))
+    shape = getattr(value, "shape", None)
+    if isinstance(shape, tuple):  # and no member that is called so
+        parts.append(str(list(shape)))
     elif isinstance(value, (list, tuple)):
         parts.append(f"of {len(value)}")
     return " ".join(parts)

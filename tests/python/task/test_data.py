@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The data root covers everything, and batches are a function of the job."""
 
+import dataclasses
+import itertools
 import random
 
 import numpy as np
@@ -201,6 +203,59 @@ def test_a_batch_reader_that_disagrees_with_the_sample_reader_is_refused():
 
     with pytest.raises(NotReplayable, match=r"__getitems__.*\(sample: int, of other content\)"):
         scan(Twisted(list(range(5))))
+
+
+def test_a_batch_reader_is_compared_where_both_readers_fill_the_same_memory():
+    class Filled(Batched):
+        memory = torch.zeros(3)
+
+        def __getitem__(self, index):
+            return self.memory.fill_(index)
+
+        def __getitems__(self, indices):
+            return [self.memory.fill_(index + 1) for index in indices]
+
+    with pytest.raises(NotReplayable, match="__getitems__"):
+        scan(Filled(list(range(5))))
+
+
+@dataclasses.dataclass
+class Cut:
+    x: float
+    shape: int
+
+
+class Lazy(dict):
+    def __getitem__(self, key):
+        raise RuntimeError("it is read as a whole")
+
+
+class Few(Listed):
+    """Has nothing more after the reads that find the difference."""
+
+    def __len__(self):
+        return 5
+
+    def __getitem__(self, index):
+        return self.items.pop()
+
+
+@pytest.mark.parametrize("made", [lambda x: Cut(x, 3), lambda x: Lazy(x=x)])
+def test_what_cannot_be_described_is_refused_all_the_same(made):
+    class Private(Listed):
+        numbers = itertools.count()
+
+        def __getitem__(self, index):
+            return made(float(next(self.numbers)))
+
+    with pytest.raises(NotReplayable, match="differs between two reads"):
+        scan(Private(range(5)))
+
+
+def test_a_difference_that_is_not_read_again_is_refused_all_the_same():
+    few = Few(list(range(7)))
+    with pytest.raises(NotReplayable, match="differs between two reads"):
+        scan(few)
 
 
 @pytest.mark.parametrize(
