@@ -467,6 +467,7 @@ class _Attempt:
         """
         losses, middle, skipped, kept = [], None, True, attributes(session.task)
         options, marks = options_of(session.task), marks_of(session.task)
+        stepped: list[set[str]] = [set() for _ in options]
         for number, step in enumerate(steps, start=1):
             self._say(f"trying step {number} in {self._arithmetic} arithmetic")
             ids = session.sample_ids(step)
@@ -488,6 +489,9 @@ class _Attempt:
             if number == 1:
                 self._moved = moved(earlier, marks)
             self._moving = moving(earlier, marks)
+            # After each step: the second one may put back what the first one changed.
+            for names, more in zip(stepped, changed_options(options, session.task), strict=True):
+                names |= more
             end = session.capture()
             self._structure.require(step, end)
             if len(losses) == step:  # and not the first step again
@@ -499,7 +503,7 @@ class _Attempt:
             raise no_gradient()
         assert middle is not None
         self._state_bytes = end.nbytes
-        self._stepped = changed_options(options, session.task)
+        self._stepped = stepped
         self._not_updated = options if skipped else None
         return middle, end, losses, kept
 

@@ -231,6 +231,32 @@ def test_an_optimizer_whose_first_updates_are_skipped_is_tried_too(check: bool) 
     assert any("erfcx" in one.what for one in potl.check(build_skipping))
 
 
+class Alternating(torch.optim.SGD):
+    """Its second step puts back what its first one changed."""
+
+    def __init__(self, parameters: Any) -> None:
+        super().__init__(parameters, lr=0.01)
+        self.param_groups[0]["is_odd"] = False
+
+    def step(self, closure: Any = None) -> Any:
+        self.param_groups[0]["is_odd"] = not self.param_groups[0]["is_odd"]
+        return super().step(closure)
+
+
+def test_an_option_that_comes_and_goes_is_one_that_steps_change(tmp_path: Path) -> None:
+    def build() -> potl.Task:
+        net = tasks.model()
+        return potl.Task(**tasks.options(model=net, optimizer=Alternating(net.parameters())))
+
+    job = potl.Job.create(build, seed=7, checkpoint_every=1)
+    assert job.core.fields()["task"]["varying"]["optimizers"] == [["is_odd", "lr"]]
+    run = potl.record(build, tmp_path / "run", job=job)
+    report = potl.verify(
+        run, job=job, commitment=run.commit(), task=build, checks=[potl.Replay()], ledger=None
+    )
+    assert report.verdict == "accepted"
+
+
 def test_auto_is_no_arithmetic_of_a_session() -> None:
     with pytest.raises(potl.UsageError, match="auto"):
         potl.Session.open(tasks.build, seed=1, arithmetic="auto")
