@@ -56,11 +56,17 @@ class StepRandomness:
 
 
 @contextlib.contextmanager
-def user_code(model: torch.nn.Module) -> Iterator[None]:
+def user_code(task: Task) -> Iterator[None]:
     """Inside a scope of `_random`: a block of the user's code, with the user's generators; train
-    flags are restored after.
+    flags of all that steps may call are restored after.
     """
-    flags = [(module, module.training) for module in model.modules()]
+    roots = (task.model, task.ema, task.loss, *task.state.values())
+    flags = [
+        (module, module.training)
+        for root in roots
+        if isinstance(root, torch.nn.Module)
+        for module in root.modules()
+    ]
     try:
         # The next step seeds itself before it draws.
         with _random.suspended():

@@ -365,7 +365,7 @@ class Session:
         """Inside `active()`: a block of the user's code, with the user's generators; train flags
         are restored after.
         """
-        return user_code(self.task.model)
+        return user_code(self.task)
 
     def close(self) -> None:
         """Lets go of torch's operators. The task stays usable."""

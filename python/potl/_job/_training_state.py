@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import itertools
 from collections.abc import Iterator
 from types import ModuleType
 
@@ -140,13 +141,13 @@ class TrainingState:
 
     def _require_flags(self, tree: Tree) -> None:
         assert self._fixed is not None
-        for name in ("training", "requires_grad"):
-            if tree["model"][name] != self._fixed["model"][name]:
-                place = first_difference(self._fixed["model"][name], tree["model"][name])
+        for part, name in itertools.product(("model", "ema"), ("training", "requires_grad")):
+            if part in self._fixed and tree[part][name] != self._fixed[part][name]:
+                place = first_difference(self._fixed[part][name], tree[part][name])
                 raise NotReplayable(
                     Problem(
                         what=f"the flag {name} changed during training",
-                        where=f"model/{name}/{place}",
+                        where=f"{part}/{name}/{place}",
                         remedy="set flags in build(), or change them in an overridden Task.step, "
                         "which makes them part of what is trained",
                     )

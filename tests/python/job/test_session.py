@@ -416,6 +416,14 @@ def test_flags_that_change_between_steps_are_refused():
             session.capture()
 
 
+def test_flags_of_the_average_belong_to_the_recipe_too():
+    job = Job.create(tasks.averaged, seed=7, checkpoint_every=4, check=False)
+    with Session.open(tasks.averaged, seed=7, job=job) as session:
+        session.task.ema.eval()
+        with pytest.raises(NotReplayable, match=r"ema/training/.* flag training"):
+            session.capture()
+
+
 def test_the_users_code_runs_with_its_own_generators_and_flags_are_restored():
     torch.manual_seed(5)
     expected = torch.rand(2)

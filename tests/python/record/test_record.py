@@ -6,6 +6,7 @@ import random
 import stat
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import driver_tasks as tasks
 import numpy as np
@@ -203,6 +204,27 @@ def test_what_the_body_does_to_randomness_and_flags_does_not_matter(
             random.seed(0)
             np.random.seed(0)
     assert prover.run.final_digest == run.final_digest
+
+
+def test_a_body_may_evaluate_the_average_and_what_else_a_step_may_call(tmp_path: Path) -> None:
+    def build() -> potl.Task:
+        model = tasks.model()
+        average = torch.optim.swa_utils.AveragedModel(model)
+        loss = torch.nn.CrossEntropyLoss()
+        return potl.Task(**tasks.options(model=model, ema=average, loss=loss))
+
+    job = potl.Job.create(build, seed=7, checkpoint_every=6)
+    with potl.Prover(build, tmp_path / "run", job=job) as prover:
+        task: Any = prover.task
+        for step in prover.steps():
+            if step.number == 5:  # not after the first one, which is watched more closely
+                task.ema.eval()
+                task.loss.eval()
+    assert task.ema.training and task.loss.training
+    report = potl.verify(
+        prover.run, job=job, commitment=prover.run.commit(), task=build, ledger=None
+    )
+    assert report.verdict == "accepted", report.sentence
 
 
 def test_a_loop_in_inference_mode_is_refused_and_a_body_may_enter_it(
