@@ -33,7 +33,8 @@ _ROUNDED_ONCE = """
     argmin sort topk
 """
 _DRAWN_BY_POTL = """
-    exponential normal rand rand_like randint randint_like randn randn_like random randperm uniform
+    _sample_dirichlet _standard_gamma binomial cauchy exponential geometric multinomial normal
+    poisson rand rand_like randint randint_like randn randn_like random randperm uniform
 """
 _EXACT = frozenset(f"{_MOVING} {_ROUNDED_ONCE} {_DRAWN_BY_POTL}".split())
 

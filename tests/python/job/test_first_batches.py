@@ -356,6 +356,25 @@ def normal(sample: Any) -> Any:
     return torch.softmax(x, 0).exp(), y
 
 
+def mixed_up(samples: list[Any]) -> Any:
+    """Draws by every operator that potl has in torch's place."""
+    x, y = default_collate(samples)
+    one, rates = torch.tensor(0.5), torch.full((8,), 2.0)
+    share = torch.distributions.Beta(one, one).sample() + torch.distributions.Gamma(one, 1).sample()
+    counts = torch.poisson(rates) + torch.binomial(rates, torch.full((8,), 0.5))
+    which = torch.multinomial(torch.ones(len(x)), len(x))
+    skew = torch.empty(8).cauchy_() + torch.empty(8).geometric_(0.5) + torch.empty(8).exponential_()
+    return (share * x + x[which] + counts + skew).to(x.dtype), y
+
+
+def test_what_potl_draws_in_torchs_place_is_not_warned_of(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with caplog.at_level(logging.WARNING):
+        create(lambda: tasks.task(tasks.mlp(), collate_fn=mixed_up))
+    assert not caplog.records
+
+
 def test_operators_of_torch_that_differ_elsewhere_are_warned_of_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
