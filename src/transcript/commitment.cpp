@@ -25,8 +25,9 @@ result<history> closed_history(const std::string& directory) {
     return error{errc::malformed, "the log is damaged: " + why, "`potl inspect` shows more"};
   }
   if (!out->close) {
-    return error{errc::usage, "the run is not closed",
-                 "finish the recording, or resume it, before committing to it"};
+    return error{errc::usage, "the run is not finished",
+                 "record with the same arguments again, which resumes it; for fewer steps agree on "
+                 "another job, with max_steps"};
   }
   return out;
 }

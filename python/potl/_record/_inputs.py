@@ -129,7 +129,10 @@ def read_note(path: str | os.PathLike[str]) -> str:
     try:
         return raw.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise MalformedError(f"{os.fspath(path)} is not a signed note: not UTF-8", "") from error
+        raise MalformedError(
+            f"{os.fspath(path)} is not a signed note: not UTF-8",
+            "pass what potl commit printed",
+        ) from error
 
 
 def require_file(path: str | os.PathLike[str], what: str) -> None:

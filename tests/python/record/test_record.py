@@ -372,10 +372,16 @@ def test_leaving_early_leaves_a_run_that_can_be_resumed(
             if step.number == 10:
                 break
     assert "resumed" in caplog.text
-    with pytest.raises(potl.UsageError):
+    with pytest.raises(potl.UsageError, match=r"is not finished \(.* resumes it; .*max_steps"):
         prover.run.commit()
     resumed = potl.record(tasks.build, tmp_path / "run", job=job)
     assert resumed.final_digest == run.final_digest
+
+
+def test_a_model_in_place_of_the_note_is_told_what_to_pass(tmp_path: Path) -> None:
+    (tmp_path / "model.safetensors").write_bytes(b"\xff")
+    with pytest.raises(potl.MalformedError, match=r"not UTF-8 .*what potl commit printed"):
+        potl.Commitment.read(tmp_path / "model.safetensors")
 
 
 def test_published_notes_are_extended_by_the_commitment(tmp_path: Path, job: potl.Job) -> None:
