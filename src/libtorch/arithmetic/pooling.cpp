@@ -113,12 +113,13 @@ void pool_there(const average_pool& of, const at::Tensor& x, const Call& call) {
   call(there, windows);
 }
 
-/// Operands of one layout, that of the input.
+/// Operands of one layout, that of the input. Without samples there is no dimension of channels
+/// that torch could let lie last: where four are (C, D, H, W), it takes D for one.
 class pool_layout {
  public:
-  pool_layout(const at::Tensor& input, average_pool& of)
-      : format_(is_on_device(input) ? at::MemoryFormat::Contiguous
-                                    : input.suggest_memory_format()) {
+  pool_layout(const at::Tensor& input, std::int64_t dims, average_pool& of)
+      : format_(is_on_device(input) || input.dim() != dims + 2 ? at::MemoryFormat::Contiguous
+                                                               : input.suggest_memory_format()) {
     if (format_ == at::MemoryFormat::Contiguous) return;
     of.planes = input.size(0);
     of.channels = input.size(1);
@@ -137,7 +138,7 @@ class pool_layout {
 
 at::Tensor run(const char* name, const at::Tensor& input, std::int64_t dims, average_pool of) {
   const c10::ScalarType type = compute_type(name, input.scalar_type());
-  const pool_layout layout(input, of);
+  const pool_layout layout(input, dims, of);
   const at::Tensor x = layout.of(name, input, type);
   const at::Tensor y = layout.make(input, output_sizes(input, dims, of), type);
   if (is_on_device(input)) {
@@ -159,7 +160,7 @@ at::Tensor run_gradient(const char* name, const at::Tensor& gradient, const at::
               ": the gradient has shape ", gradient.sizes());
   require_one_device(name, gradient, input);
   const c10::ScalarType type = compute_type(name, gradient.scalar_type());
-  const pool_layout layout(input, of);
+  const pool_layout layout(input, dims, of);
   const at::Tensor dy = layout.of(name, gradient, type);
   const at::Tensor dx = layout.make(input, input.sizes(), type);
   if (is_on_device(input)) {

@@ -117,6 +117,29 @@ def test_interpolation_reads_channels_last_as_it_lies(mode: str) -> None:
     assert all(same_bits(one, other) for one, other in zip(got, want, strict=True))
 
 
+AVERAGES: dict[str, Callable[[Tensor], Tensor]] = {
+    "windows": lambda x: F.avg_pool3d(x, 2, stride=1),
+    "adaptive": lambda x: F.adaptive_avg_pool3d(x, 2),
+}
+
+
+@pytest.mark.parametrize("name", AVERAGES)
+def test_a_volume_without_samples_has_no_channels_that_lie_last(name: str) -> None:
+    # Of (channels, depth, height, width), torch takes the depth for channels.
+    x = drawn(2, 3, 4, 5).contiguous(memory_format=LAST)
+
+    def averaged(given: Tensor) -> tuple[Tensor, Tensor]:
+        own = given.clone().requires_grad_()
+        y = AVERAGES[name](own)
+        y.backward(torch.cos(y.detach()))  # type: ignore[no-untyped-call]
+        assert own.grad is not None
+        return y.detach(), own.grad
+
+    with potl.deterministic():
+        got, want = averaged(x), averaged(x.contiguous())
+    assert all(same_bits(one, other) for one, other in zip(got, want, strict=True))
+
+
 TURNED: dict[str, Callable[[Tensor], Tensor]] = {
     "channels first": lambda x: x.contiguous(memory_format=LAST).contiguous(),
     "channels last": lambda x: x.contiguous(memory_format=LAST),
