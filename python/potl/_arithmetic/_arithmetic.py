@@ -51,7 +51,7 @@ def block(name: str, *, lenient: bool = False) -> contextlib.AbstractContextMana
             everywhere.
 
     The floating-point environment of this thread is tested at every entry, that of torch's workers
-    at the first one and where they are used.
+    as docs/reference/arithmetic.md says.
 
     Raises:
         NotReproducible: That environment is broken, or (inside) an operator is not reproducible.

@@ -8,7 +8,9 @@
 #include <potl/numeric/detail/task_shares.hpp>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdint>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <utility>
@@ -79,7 +81,8 @@ std::string cause_here() {
 class worker_causes {
  public:
   void look() {
-    // A worker has the environment that its maker had when the pool grew, and keeps it.
+    // A worker has the environment that its maker had when the pool grew, unless it runs code that
+    // changes it.
     static thread_local std::uint64_t sound = ~std::uint64_t{0};
     const std::uint64_t now = fp_control();
     if (now == sound) return;
@@ -99,6 +102,36 @@ class worker_causes {
  private:
   std::mutex mutex_;
   std::string cause_;
+};
+
+/// Tells whether the workers that were looked at are still there: OpenMP ends workers that a
+/// smaller team does not need, and makes new ones for a larger team.
+class team_state {
+ public:
+  team_state() = default;
+  explicit team_state(std::size_t threads)
+      : threads_(threads), gone_(std::make_shared<std::atomic<bool>>(false)) {}
+
+  bool is_whole(std::size_t threads) const { return threads == threads_ && !*gone_; }
+
+  /// In a worker: from now on its end is noticed.
+  void join() const {
+    static thread_local membership mine;
+    mine.leave();
+    mine.gone = gone_;
+  }
+
+ private:
+  struct membership {
+    ~membership() { leave(); }
+    void leave() const {
+      if (gone) *gone = true;
+    }
+    std::shared_ptr<std::atomic<bool>> gone;
+  };
+
+  std::size_t threads_ = 0;
+  std::shared_ptr<std::atomic<bool>> gone_;
 };
 
 class torch_pool final : public numeric::executor {
@@ -133,19 +166,23 @@ const numeric::executor& executor() noexcept {
 void require_ieee() {
   if (const std::string cause = cause_here(); !cause.empty()) refuse_environment("", cause);
   // Waking the pool takes longer than the step of a small net, on a busy machine ten times as long.
-  // So that is done when there may be other workers, and now and then; kernels that use them look
-  // for themselves.
+  // So that is done when there are other workers, and now and then; kernels that use them look for
+  // themselves.
   constexpr std::size_t interval = 1024;
-  static thread_local std::size_t blocks = 0, looked_at = 1;
+  static thread_local std::size_t blocks = 0;
+  static thread_local team_state looked_at;
   const std::size_t threads = executor().concurrency();
-  if (threads == looked_at && ++blocks % interval != 0) return;
-  looked_at = 0;
-  if (threads > 1) {
-    worker_causes causes;
-    in_threads(threads, [&](std::size_t) { causes.look(); });
-    causes.require_none();
-  }
-  looked_at = threads;
+  if (threads == 1) return;
+  if (looked_at.is_whole(threads) && ++blocks % interval != 0) return;
+  looked_at = team_state();
+  worker_causes causes;
+  team_state now(threads);
+  in_threads(threads, [&](std::size_t thread) {
+    causes.look();
+    if (thread != 0) now.join();
+  });
+  causes.require_none();
+  looked_at = now;
 }
 
 }  // namespace potl::libtorch::dispatch

@@ -202,24 +202,21 @@ LATE_WORKER = """
     library.set_mxcsr(before | 0x8000)
     use(int(sys.argv[3]))
     library.set_mxcsr(before)
-    for _ in range(2):
-        try:
-            with potl.deterministic():
-                print("entered")
-                x.exp()
-        except potl.NotReproducible as error:
-            print(error.message)
+    try:
+        with potl.deterministic():
+            print("entered")
+    except potl.NotReproducible as error:
+        print(error.message)
 """
 
 
-@pytest.mark.parametrize(("fewer", "more", "entered"), [(2, 3, True), (3, 4, False)])
+@pytest.mark.parametrize(("fewer", "more"), [(2, 3), (3, 4)])
 def test_a_worker_that_was_born_broken_between_two_blocks_is_found(
-    fewer: int, more: int, entered: bool, foreign: Path
+    fewer: int, more: int, foreign: Path
 ) -> None:
-    # Another number of threads is tested at the entry, the same one where kernels use them.
-    told = in_process(LATE_WORKER, foreign, str(fewer), str(more)).splitlines()
-    assert told.count("entered") == (2 if entered else 0)
-    assert sum("in a worker of torch's thread pool" in line for line in told) == 2
+    told = in_process(LATE_WORKER, foreign, str(fewer), str(more))
+    assert "in a worker of torch's thread pool" in told
+    assert "entered" not in told
 
 
 def test_workers_are_fine_when_nothing_is_broken(foreign: Path) -> None:
