@@ -8,17 +8,31 @@ the first, and no law that was read from a few steps knows.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+import torch
 from torch import nn
 
 from ._capture import is_torchs, modules_of
-from ._forms import OPEN, Law, any_shape, grown, lazily, loosely, merged
+from ._forms import OPEN, Law, any_shape, form, grown, lazily, loosely, merged
 
 if TYPE_CHECKING:
     from ._task import Task
     from ._values import Tree
+
+# Options by the names that torch's optimizers give them: settings, which schedules change and no
+# optimizer by itself.
+SETTINGS = frozenset(
+    ("params", "initial_lr", "max_lr", "min_lr", "max_momentum", "base_momentum")
+).union(
+    *(
+        inspect.signature(kind).parameters
+        for kind in vars(torch.optim).values()
+        if isinstance(kind, type) and issubclass(kind, torch.optim.Optimizer)
+    )
+)
 
 # They have no buffers of torch's.
 _CONTAINERS = (nn.Sequential, nn.ModuleList, nn.ModuleDict)
@@ -96,7 +110,8 @@ class OwnParts:
             return self._module(name, law, seen) if isinstance(seen, dict) else law
         if name in self._lists and isinstance(seen, list) and len(seen) == len(law[1]):
             own = zip(self._lists[name], law[1], seen, strict=True)
-            return ("items", [grown(one, value) if mine else one for mine, one, value in own])
+            parts = [grown(_freed(one), value) if mine else one for mine, one, value in own]
+            return ("items", parts)
         if name == "state" and isinstance(seen, dict):
             each = {k: grown(v, seen[k]) if k in seen else v for k, v in law[1].items()}
             return ("map", each, law[2])
@@ -116,6 +131,23 @@ class OwnParts:
             return False
         module = key.rpartition(".")[0] if kind == "buffers" else key
         return module in self._modules[name]
+
+
+def _freed(law: Law) -> Law:
+    """The law of an optimizer that may change an option late, as estimates of the rate do. That of
+    a scheduler is left as it is.
+    """
+    groups = law[1].get("param_groups") if law[0] == "map" else None
+    if groups is None or groups[0] != "items" or any(group[0] != "map" for group in groups[1]):
+        return law
+    free = [("map", {k: _free(k, v) for k, v in g[1].items()}, g[2]) for g in groups[1]]
+    return ("map", {**law[1], "param_groups": ("items", free)}, law[2])
+
+
+def _free(option: object, law: Law) -> Law:
+    if law[0] not in ("is", "near") or option in SETTINGS:
+        return law
+    return loosely(form(law[1]))
 
 
 def _of_any_parameter(law: Law, count: int) -> Law:

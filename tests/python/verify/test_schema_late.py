@@ -28,7 +28,7 @@ class Lookahead(torch.optim.SGD):
 
     def __init__(self, parameters: Any) -> None:
         super().__init__(parameters, lr=0.05, momentum=0.9)
-        self.param_groups[0]["done"] = 0
+        self.param_groups[0].update(done=0, known=1.0)
 
     @torch.no_grad()
     def step(self, closure: Any = None) -> Any:
@@ -43,6 +43,30 @@ class Lookahead(torch.optim.SGD):
 def with_lookahead() -> Task:
     model = net()
     return task(model, Lookahead(model.parameters()))
+
+
+class Estimating(torch.optim.SGD):
+    """Multiplies its rate by what it comes to know late, as Prodigy does."""
+
+    def __init__(self, parameters: Any) -> None:
+        super().__init__(parameters, lr=0.05)
+        self.param_groups[0].update(done=0, scale=1.0)
+
+    @torch.no_grad()
+    def step(self, closure: Any = None) -> Any:
+        (group,) = self.param_groups
+        group["done"] += 1
+        if group["done"] == LATE:
+            group["scale"] = 1.5
+        rate = group["lr"]
+        group["lr"] = rate * group["scale"]
+        super().step(closure)
+        group["lr"] = rate
+
+
+def with_estimate() -> Task:
+    model = net()
+    return task(model, Estimating(model.parameters()))
 
 
 class Bank(nn.Module):
@@ -98,7 +122,7 @@ def with_notes() -> Task:
     return task(net(), loss=notes, state={"notes": notes})
 
 
-BUILDS = (with_lookahead, with_bank, with_mask, with_notes)
+BUILDS = (with_lookahead, with_estimate, with_bank, with_mask, with_notes)
 
 
 @pytest.mark.parametrize("arithmetic", ["auto", "stock"])
@@ -119,6 +143,34 @@ def test_what_the_users_code_makes_late_is_inconclusive_and_has_a_remedy(
     )
     assert report.verdict == "inconclusive", report.sentence
     assert any("make it in build()" in one.reason for one in report.findings)
+
+
+class OwnStep(Task):
+    """Whose options are part of what is trained."""
+
+    def step(self, batch: Any) -> torch.Tensor:
+        return super().step(batch)
+
+
+def test_options_that_change_late_in_an_own_step_are_accepted(tmp_path: Path) -> None:
+    def build() -> Task:
+        plain = with_estimate()
+        return OwnStep(
+            model=plain.model, optimizer=plain.optimizers, dataset=plain.dataset,
+            loss=F.cross_entropy, batch_size=8, epochs=plain.epochs,
+        )  # fmt: skip
+
+    job = potl.Job.create(build, seed=7, checkpoint_every=3)
+    run = potl.record(build, tmp_path / "run", job=job)
+    report = potl.verify(
+        tmp_path / "run",
+        job=job,
+        commitment=run.commit(),
+        task=build,
+        checks=[potl.PEV(fraction=0.5), potl.Replay(samples=3)],
+        ledger=None,
+    )
+    assert report.verdict == "accepted", report.sentence
 
 
 # ---------------------------------------------------------------------- what stays a rejection
@@ -185,6 +237,10 @@ def decayed(task: Task) -> None:
     task.optimizers[0].param_groups[0]["weight_decay"] = 1.0
 
 
+def estimated(task: Task) -> None:
+    task.optimizers[0].param_groups[0]["known"] = 2.0
+
+
 def halved(task: Task) -> None:
     kept = first(task.optimizers[0])
     kept["momentum_buffer"] = kept["momentum_buffer"].bfloat16()
@@ -204,7 +260,8 @@ def test_only_what_is_new_in_parts_of_the_users_own_is_let_pass(judge: Any) -> N
     assert says(put_buffer("net.1", "running_mean", torch.ones(7))) == "unknown_form"
     assert says(stash(1)) == says(both(stash(0), stash(1))) == "unknown_form"
     assert says(halved) == says(forgotten) == "unknown_form"
-    assert says(both(stash(0), decayed)) == "unlawful"
+    assert says(both(stash(0), decayed)) == says(both(estimated, decayed)) == "unlawful"
+    assert says(estimated) == "verifier_error"
 
 
 @pytest.mark.parametrize(
