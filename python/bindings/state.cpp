@@ -67,7 +67,9 @@ tensor_outline make_outline(const std::string& type_name, std::vector<std::uint6
   // The encoding has one byte for each of these lengths. What an operator returns may have more
   // dimensions than a tensor of a state.
   if (shape.size() > 255 || memory_format.size() > 255) {
-    throw exception(error{errc::usage, "no tensor has so many dimensions, or this format", ""});
+    throw exception(
+        error{errc::usage,
+              "a tensor has at most 255 dimensions, and its memory format at most 255 bytes", ""});
   }
   tensor_outline out{{}, to_digest(root)};
   out.form.type = *type;

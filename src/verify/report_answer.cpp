@@ -157,6 +157,15 @@ bool is_of_another_job(std::span<const finding> findings) {
   });
 }
 
+// Nothing is wrong with the run: the file that was passed beside it does not fit.
+bool is_of_another_model(std::span<const finding> findings) {
+  const auto rejects = [](const finding& one) { return one.result == outcome::reject; };
+  return std::any_of(findings.begin(), findings.end(), rejects) &&
+         std::all_of(findings.begin(), findings.end(), [&](const finding& one) {
+           return !rejects(one) || one.rule == "model.delivered";
+         });
+}
+
 }  // namespace
 
 std::string answer_of(std::span<const finding> findings, const standing& where, verdict result) {
@@ -164,6 +173,10 @@ std::string answer_of(std::span<const finding> findings, const standing& where, 
     if (is_of_another_job(findings)) {
       return "Do not pay for this run: it, or its commitment, is of another job than yours. If you "
              "passed the wrong file, this says nothing about the trainer.";
+    }
+    if (is_of_another_model(findings)) {
+      return "Do not pay for this model: it is not what the run ended in. If you passed the wrong "
+             "file, this says nothing about the trainer.";
     }
     return "Do not pay for this run: there is evidence that it was not trained as agreed.";
   }
@@ -251,6 +264,10 @@ json_value next_json(std::span<const finding> findings, const answer_facts& fact
       steps.emplace_back(
           "First check that run, job and commitment belong together (potl inspect, potl job "
           "show).");
+    }
+    if (is_of_another_model(findings)) {
+      steps.emplace_back(
+          "First check that the file is the one that the trainer delivered for this run.");
     }
     steps.emplace_back("Send the trainer the findings that reject: they say what does not fit.");
     steps.emplace_back(

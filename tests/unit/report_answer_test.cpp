@@ -202,6 +202,17 @@ TEST_CASE("whoever mixed up two jobs is told to look at that first") {
   REQUIRE(steps.front().find("run, job and commitment belong together") != std::string::npos);
 }
 
+TEST_CASE("whoever passed another model is told to look at that first") {
+  scene other(12);
+  other.findings.push_back(made("model", "model.delivered", outcome::reject));
+  REQUIRE(answer_of(other.report()).find("Do not pay for this model") == 0);
+  REQUIRE(steps_of(other.report()).front().find("First check that the file is the one") == 0);
+
+  other.findings.push_back(made("replay", "replay.parameters", outcome::reject));
+  REQUIRE(answer_of(other.report()).find("it was not trained as agreed") != std::string::npos);
+  REQUIRE(steps_of(other.report()).front().find("Send the trainer the findings") == 0);
+}
+
 TEST_CASE("a log whose records are of several jobs is no mixed-up file") {
   scene spliced(12);
   spliced.findings.push_back(made("transcript", "agreed.job", outcome::reject));
