@@ -156,7 +156,7 @@ Tensor& linspace_out(const Scalar& start, const Scalar& end, std::int64_t steps,
 
 Tensor if_below(const Tensor& x, double bound, const Tensor& yes, const Tensor& no,
                 const Tensor& out) {
-  if (is_elsewhere(x)) return out.copy_(at::where(x < bound, yes, no));
+  if (is_on_device(x) || !x.is_cpu()) return out.copy_(at::where(x < bound, yes, no));
   return elements("where", {x, yes, no}, &out, [&](const auto& in, auto to) {
     numeric::choose_below(in[0], bound, in[1], in[2], to, executor());
   });
