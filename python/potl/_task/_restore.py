@@ -195,14 +195,15 @@ def _forget_empty(optimizer: Optimizer, tree: Tree) -> None:
     `self.state[p]` makes an entry.
     """
     saved = tree.get("state")
-    if not isinstance(saved, dict):
+    if not isinstance(saved, dict) or not isinstance(optimizer.state, dict):
         return
     numbers: dict[int, int] = {}
     for group in optimizer.param_groups:
         for parameter in group["params"]:
             numbers.setdefault(id(parameter), len(numbers))
     for owner, kept in [*optimizer.state.items()]:
-        if isinstance(kept, dict) and not kept and numbers.get(id(owner)) not in saved:
+        number = numbers.get(id(owner)) if isinstance(owner, torch.Tensor) else owner
+        if isinstance(kept, dict) and not kept and number not in saved:
             del optimizer.state[owner]
 
 

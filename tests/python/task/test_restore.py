@@ -36,7 +36,9 @@ class Looking(torch.optim.Adam):
 
 def looking() -> potl.Task:
     model = tasks.mlp()
-    return tasks.task(model, Looking(model.parameters(), lr=0.01))
+    optimizer = Looking(model.parameters(), lr=0.01)
+    optimizer.state["shared"] = {}  # type: ignore[index]
+    return tasks.task(model, optimizer)
 
 
 RESTORED = [
