@@ -489,11 +489,11 @@ class _Attempt:
             if number == 1:
                 self._moved = moved(earlier, marks)
             self._moving = moving(earlier, marks)
+            end = session.capture()
+            self._structure.require(step, end)
             # After each step: the second one may put back what the first one changed.
             for names, more in zip(stepped, changed_options(options, session.task), strict=True):
                 names |= more
-            end = session.capture()
-            self._structure.require(step, end)
             if len(losses) == step:  # and not the first step again
                 self._rates[step] = result.rates
                 if self._drafted and _core.pins_first_steps(self._arithmetic):

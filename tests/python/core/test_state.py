@@ -157,7 +157,7 @@ def test_an_outline_is_no_tensor_and_fits_its_encoding() -> None:
     with pytest.raises(_core.MalformedError, match="32 bytes"):
         _core.Outline("uint8", (32,), "contiguous", bytes(33))
     for dims, memory_format in (((1,) * 256, "contiguous"), ((1,), "c" * 256)):
-        with pytest.raises(_core.UsageError, match="no tensor has"):
+        with pytest.raises(_core.UsageError, match="at most 255"):
             _core.Outline("uint8", dims, memory_format, root)
     with pytest.raises(TypeError, match="complex128"):
         _core.Outline("complex128", (), "contiguous", root)
