@@ -6,6 +6,7 @@
 #include <cmath>
 #include <optional>
 
+#include <potl/checks/detail/reach.hpp>
 #include <potl/numeric/detail/distance.hpp>
 
 #include "checks/state_walk.hpp"

@@ -9,6 +9,7 @@
 #include <string>
 
 #include <ATen/ScalarOps.h>
+#include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/native/TypeProperties.h>
 #include <ATen/ops/arange_ops.h>
