@@ -122,6 +122,17 @@ def with_notes() -> Task:
     return task(net(), loss=notes, state={"notes": notes})
 
 
+def verified(run: potl.Run, job: potl.Job, build: Callable[[], Task]) -> potl.Report:
+    return potl.verify(
+        run,
+        job=job,
+        commitment=run.commit(),
+        task=build,
+        checks=[potl.PEV(fraction=0.5), potl.Replay(samples=3)],
+        ledger=None,
+    )
+
+
 BUILDS = (with_lookahead, with_estimate, with_bank, with_mask, with_notes)
 
 
@@ -133,14 +144,7 @@ def test_what_the_users_code_makes_late_is_inconclusive_and_has_a_remedy(
     job = potl.Job.create(build, seed=7, checkpoint_every=3, arithmetic=arithmetic)
     run = potl.record(build, tmp_path / "run", job=job)
     assert ("the state of step 6, " in caplog.text) is (build is not with_mask)
-    report = potl.verify(
-        tmp_path / "run",
-        job=job,
-        commitment=run.commit(),
-        task=build,
-        checks=[potl.PEV(fraction=0.5), potl.Replay(samples=3)],
-        ledger=None,
-    )
+    report = verified(run, job, build)
     assert report.verdict == "inconclusive", report.sentence
     assert any("make it in build()" in one.reason for one in report.findings)
 
@@ -162,14 +166,7 @@ def test_options_that_change_late_in_an_own_step_are_accepted(tmp_path: Path) ->
 
     job = potl.Job.create(build, seed=7, checkpoint_every=3)
     run = potl.record(build, tmp_path / "run", job=job)
-    report = potl.verify(
-        tmp_path / "run",
-        job=job,
-        commitment=run.commit(),
-        task=build,
-        checks=[potl.PEV(fraction=0.5), potl.Replay(samples=3)],
-        ledger=None,
-    )
+    report = verified(run, job, build)
     assert report.verdict == "accepted", report.sentence
 
 
