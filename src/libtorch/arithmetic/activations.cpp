@@ -35,10 +35,11 @@ Tensor softplus(destination to, const Tensor& x, const Scalar& beta, const Scala
       },
       combined_there{cuda::combination::softplus, {beta.toDouble(), threshold.toDouble()}});
 }
-Tensor softplus_backward(const Tensor& dy, const Tensor& x, const Scalar& beta,
+Tensor softplus_backward(const Tensor& gradient, const Tensor& operand, const Scalar& beta,
                          const Scalar& threshold) {
+  const auto [dy, x] = broadcast(gradient, operand);
   return elements(
-      "softplus_backward", {dy.expand_as(x), x}, nullptr,
+      "softplus_backward", {dy, x}, nullptr,
       [&](const auto& in, auto out) {
         numeric::softplus_gradient(in[0], in[1], beta.toDouble(), threshold.toDouble(), out,
                                    executor());
@@ -58,13 +59,14 @@ Tensor elu(destination to, const Tensor& x, const Scalar& alpha, const Scalar& s
       [&](const auto& in, auto out) { numeric::elu(options, in[0], out, executor()); },
       elu_there(cuda::combination::elu, options));
 }
-Tensor elu_backward(const Tensor& dy, const Scalar& alpha, const Scalar& scale,
-                    const Scalar& input_scale, bool of_result, const Tensor& operand) {
+Tensor elu_backward(const Tensor& gradient, const Scalar& alpha, const Scalar& scale,
+                    const Scalar& input_scale, bool of_result, const Tensor& given) {
+  const auto [dy, operand] = broadcast(gradient, given);
   const numeric::elu_options options = {alpha.toDouble(), scale.toDouble(), input_scale.toDouble()};
   const auto kind =
       of_result ? cuda::combination::elu_gradient_of_result : cuda::combination::elu_gradient;
   return elements(
-      "elu_backward", {dy.expand_as(operand), operand}, nullptr,
+      "elu_backward", {dy, operand}, nullptr,
       [&](const auto& in, auto out) {
         numeric::elu_gradient(options, of_result, in[0], in[1], out, executor());
       },
@@ -83,9 +85,10 @@ std::tuple<Tensor, Tensor> log_sigmoid(const Tensor& x) {
       });
   return {y, make_beside(x, {0}, x.scalar_type())};
 }
-Tensor log_sigmoid_backward(const Tensor& dy, const Tensor& x, const Tensor&) {
+Tensor log_sigmoid_backward(const Tensor& gradient, const Tensor& operand, const Tensor&) {
+  const auto [dy, x] = broadcast(gradient, operand);
   return elements(
-      "log_sigmoid_backward", {dy.expand_as(x), x}, nullptr,
+      "log_sigmoid_backward", {dy, x}, nullptr,
       [](const auto& in, auto out) {
         numeric::apply(numeric::gradient::log_sigmoid, in[0], in[1], out, executor());
       },
@@ -170,7 +173,8 @@ Tensor hardswish(const Tensor& x) {
   return rounded_to(ramp(wide).mul_(wide).div_(6), result_type(x));
 }
 Tensor hardswish_backward(const Tensor& dy, const Tensor& x) {
-  const Tensor wide = widened("hardswish_backward", dy), operand = widened("hardswish_backward", x);
+  const auto [wide, operand] =
+      broadcast(widened("hardswish_backward", dy), widened("hardswish_backward", x));
   const Tensor middle = operand.div(3).add_(0.5).mul_(wide);
   const double after_3 =
       operand.scalar_type() == at::kDouble ? std::nextafter(3.0, 4.0) : std::nextafter(3.0F, 4.0F);

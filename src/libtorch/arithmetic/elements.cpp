@@ -44,6 +44,12 @@ c10::Device device_of(c10::ArrayRef<at::Tensor> operands) {
 
 }  // namespace
 
+std::pair<at::Tensor, at::Tensor> broadcast(const at::Tensor& a, const at::Tensor& b) {
+  if (a.sizes() == b.sizes()) return {a, b};
+  const std::vector<std::int64_t> sizes = at::infer_size(a.sizes(), b.sizes());
+  return {a.expand(sizes), b.expand(sizes)};
+}
+
 bool can_write_to(const at::Tensor& x, const at::Tensor& out) {
   if (x.layout() != c10::kStrided || out.layout() != c10::kStrided) return false;
   if (out.device() != x.device() || out.scalar_type() != x.scalar_type()) return false;

@@ -48,6 +48,9 @@ at::Tensor finish(const aligned_operands& call, const at::Tensor* in_place);
 /// Whether `out` can be written in place of a result for `x`, of its sizes and type.
 bool can_write_to(const at::Tensor& x, const at::Tensor& out);
 
+/// Views of both in their common sizes: torch.func.jacrev has several gradients of one operand.
+std::pair<at::Tensor, at::Tensor> broadcast(const at::Tensor& a, const at::Tensor& b);
+
 struct no_device_form {};
 
 /// body(operands, out) with an array of spans and a span, of float or double; for an operator that

@@ -114,30 +114,14 @@ Tensor gelu(destination to, const Tensor& x, c10::string_view approximate) {
   return unary_to(to, gelu_of(approximate), x);
 }
 
-Tensor gradient_of(gradient function, const Tensor& dy, const Tensor& operand) {
-  if (is_on_device(operand)) {
-    return elements(
-        to_string(function), {dy.expand_as(operand), operand}, nullptr, [](const auto&, auto) {},
-        [&](const device_call& there, const auto& in, float* out, std::size_t count) {
-          there->apply(function, in[0].data, in[1].data, out, count, there.queue());
-        });
-  }
-  return elements(to_string(function), {dy, operand}, nullptr, [&](const auto& in, auto out) {
-    // A single gradient (of a sum) is given as one element.
-    if (in[0].size() == out.size() && in[1].size() == out.size()) {
-      numeric::apply(function, in[0], in[1], out, executor());
-      return;
-    }
-    using real = typename decltype(out)::element_type;
-    const auto spread = [&](std::span<const real> few) {
-      return few.size() == out.size() ? std::vector<real>(few.begin(), few.end())
-                                      : std::vector<real>(out.size(), few[0]);
-    };
-    const std::vector<real> left = spread(in[0]);
-    const std::vector<real> right = spread(in[1]);
-    numeric::apply(function, std::span<const real>(left), std::span<const real>(right), out,
-                   executor());
-  });
+Tensor gradient_of(gradient function, const Tensor& slope, const Tensor& given) {
+  const auto [dy, operand] = broadcast(slope, given);
+  return elements(
+      to_string(function), {dy, operand}, nullptr,
+      [&](const auto& in, auto out) { numeric::apply(function, in[0], in[1], out, executor()); },
+      [&](const device_call& there, const auto& in, float* out, std::size_t count) {
+        there->apply(function, in[0].data, in[1].data, out, count, there.queue());
+      });
 }
 
 template <gradient Function>
