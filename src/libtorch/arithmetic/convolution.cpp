@@ -18,6 +18,7 @@
 #include "products.hpp"
 #include "registrar.hpp"
 #include "rounding.hpp"
+#include "turning.hpp"
 
 namespace potl::libtorch::dispatch {
 namespace {
@@ -251,7 +252,7 @@ Tensor run(const kernel& with, const setting& how, const Tensor& first, const Te
 Tensor in_layout_of(const Tensor& result, const Tensor& input, const Tensor& weight) {
   for (const Tensor* like : {&input, &weight}) {
     const auto format = like->suggest_memory_format();
-    if (format != c10::MemoryFormat::Contiguous) return result.contiguous(format);
+    if (format != c10::MemoryFormat::Contiguous) return in_format(result, format);
   }
   return result;
 }

@@ -30,7 +30,7 @@
 #include <ATen/ops/zeros.h>
 #include <c10/core/WrapDimMinimal.h>
 
-#include <potl/numeric/detail/transposition.hpp>
+#include "turning.hpp"
 
 namespace potl::libtorch::dispatch {
 namespace {
@@ -105,49 +105,9 @@ void register_views(registrar& r) {
           "book-keeping");
 }
 
-/// Copies where matrices are turned on the way: between channels last and channels first, or of a
-/// transposed operand. Of dimensions that are neighbours on both sides nothing but their product
-/// matters. False, and nothing done, for any other copy.
-bool turned(const at::Tensor& from, const at::Tensor& to) {
-  struct dimension {
-    std::int64_t size, from, to;
-  };
-  std::vector<dimension> all;
-  for (std::int64_t dim = 0; dim < from.dim(); ++dim) {
-    if (from.size(dim) > 1) all.push_back({from.size(dim), from.stride(dim), to.stride(dim)});
-  }
-  std::sort(all.begin(), all.end(),
-            [](const dimension& a, const dimension& b) { return a.to > b.to; });
-  std::vector<dimension> merged;
-  for (const dimension& next : all) {
-    if (!merged.empty() && merged.back().from == next.size * next.from &&
-        merged.back().to == next.size * next.to) {
-      merged.back() = {merged.back().size * next.size, next.from, next.to};
-    } else {
-      merged.push_back(next);
-    }
-  }
-  if (merged.size() < 2 || merged.size() > 3) return false;
-  const dimension &columns = merged[merged.size() - 2], &rows = merged.back();
-  const std::int64_t size = rows.size * columns.size;
-  if (rows.to != 1 || columns.from != 1 || rows.from != columns.size) return false;
-  if (merged.size() == 3 && (merged[0].from != size || merged[0].to != size)) return false;
-  const auto count = [](std::int64_t number) { return static_cast<std::size_t>(number); };
-  numeric::transpose(
-      count(from.numel() / size), count(rows.size), count(columns.size),
-      {static_cast<const std::uint32_t*>(from.const_data_ptr()), count(from.numel())},
-      {static_cast<std::uint32_t*>(to.mutable_data_ptr()), count(from.numel())}, executor());
-  return true;
-}
 at::Tensor clone(keys_t keys, const at::Tensor& x, std::optional<at::MemoryFormat> format) {
-  // What takes longer than to look at it.
-  constexpr std::int64_t worth_it = 4096;
-  if (x.numel() >= worth_it && x.itemsize() == 4 && x.device().is_cpu() &&
-      x.layout() == c10::kStrided && !x.is_conj() && !x.is_neg()) {
-    const at::Tensor out = at::empty_like(x, {}, format);
-    if (out.strides() != x.strides() && turned(x, out)) return out;
-  }
-  return at::_ops::clone::redispatch(keys & below, x, format);
+  const at::Tensor out = turned(x, format);
+  return out.defined() ? out : at::_ops::clone::redispatch(keys & below, x, format);
 }
 
 void register_copies(registrar& r) {

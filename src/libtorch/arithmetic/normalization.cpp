@@ -21,6 +21,7 @@
 #include "passing.hpp"
 #include "real.hpp"
 #include "registrar.hpp"
+#include "turning.hpp"
 
 namespace potl::libtorch::dispatch {
 namespace {
@@ -75,6 +76,10 @@ at::Tensor as_type_of(const at::Tensor& gradient, const optional_tensor& of) {
   return gradient.defined() && of.has_value() && of->defined()
              ? rounded_to(gradient, of->scalar_type())
              : gradient;
+}
+/// The same of an operand with channels, in its layout.
+at::Tensor as_operand(const at::Tensor& dx, const at::Tensor& x) {
+  return dx.defined() ? in_format(rounded_to(dx, x.scalar_type()), x.suggest_memory_format()) : dx;
 }
 
 std::int64_t normalized_dims(const at::Tensor& x, c10::IntArrayRef shape) {
@@ -203,7 +208,7 @@ three group_norm(const at::Tensor& x, const optional_tensor& weight, const optio
   if (is_on_device(x)) {
     auto [out, centre, factor] =
         group_norm_there(from, scale, shift, batch, channels, size, groups, epsilon);
-    return {rounded_to(out, x.scalar_type()).contiguous(x.suggest_memory_format()), centre, factor};
+    return {in_format(rounded_to(out, x.scalar_type()), x.suggest_memory_format()), centre, factor};
   }
   const at::Tensor y = make(x.sizes(), type);
   const at::Tensor mean = make({batch, groups}, type);
@@ -216,7 +221,7 @@ three group_norm(const at::Tensor& x, const optional_tensor& weight, const optio
                                           write<Real>(mean), write<Real>(reciprocal)},
         executor());
   });
-  return {rounded_to(y, x.scalar_type()).contiguous(x.suggest_memory_format()), mean, reciprocal};
+  return {in_format(rounded_to(y, x.scalar_type()), x.suggest_memory_format()), mean, reciprocal};
 }
 
 three group_norm_backward(const at::Tensor& dy, const at::Tensor& x, const at::Tensor& mean,
@@ -236,7 +241,7 @@ three group_norm_backward(const at::Tensor& dy, const at::Tensor& x, const at::T
   if (is_on_device(x)) {
     auto [of_x, of_weight, of_bias] = group_norm_backward_there(
         gradient, from, centre, factor, scale, batch, channels, size, groups, wanted);
-    return {as_type_of(of_x, x), as_type_of(of_weight, weight), as_type_of(of_bias, weight)};
+    return {as_operand(of_x, x), as_type_of(of_weight, weight), as_type_of(of_bias, weight)};
   }
   const at::Tensor dx = make_if(wanted[0], x, x.sizes(), type);
   const at::Tensor dweight = make_if(wanted[1], x, {channels}, type);
@@ -250,7 +255,7 @@ three group_norm_backward(const at::Tensor& dy, const at::Tensor& x, const at::T
                                            write<Real>(dbias)},
         executor());
   });
-  return {as_type_of(dx, x), as_type_of(dweight, weight), as_type_of(dbias, weight)};
+  return {as_operand(dx, x), as_type_of(dweight, weight), as_type_of(dbias, weight)};
 }
 
 /// How a batch norm takes its operands: with channels last every place is a sample, and the
@@ -333,7 +338,7 @@ three batch_norm(const at::Tensor& x, const optional_tensor& weight, const optio
   } else {
     compute({}, {});
   }
-  const at::Tensor out = rounded_to(y, x.scalar_type()).contiguous(x.suggest_memory_format());
+  const at::Tensor out = in_format(rounded_to(y, x.scalar_type()), x.suggest_memory_format());
   // Like torch: out of training nothing is saved.
   if (!training) return {out, make_beside(x, {0}, type), make_beside(x, {0}, type)};
   return {out, mean, reciprocal};
@@ -376,9 +381,7 @@ three batch_norm_backward(const at::Tensor& dy, const at::Tensor& x, const optio
                read<Real>(from), read<Real>(centre), read<Real>(factor), read<Real>(scale),
                apart ? nullptr : write<Real>(dx), write<Real>(dweight), write<Real>(dbias)});
   });
-  const at::Tensor out = as_type_of(dx, x);
-  return {out.defined() ? out.contiguous(x.suggest_memory_format()) : out,
-          as_type_of(dweight, weight), as_type_of(dbias, weight)};
+  return {as_operand(dx, x), as_type_of(dweight, weight), as_type_of(dbias, weight)};
 }
 
 three batch_norm_legit(const at::Tensor& x, const optional_tensor& weight,

@@ -12,6 +12,7 @@
 #include <ATen/ops/sort.h>
 
 #include "device.hpp"
+#include "turning.hpp"
 
 namespace potl::libtorch::dispatch {
 
@@ -74,7 +75,8 @@ void require_float(operator_name name, const at::Tensor& operand, c10::ScalarTyp
 at::Tensor row_major(operator_name name, const at::Tensor& operand, c10::ScalarType type) {
   require_plain(name, operand);
   require_float(name, operand, type);
-  return (operand.scalar_type() == type ? operand : operand.to(type)).contiguous();
+  const at::Tensor there = in_format(operand);
+  return there.scalar_type() == type ? there : there.to(type);
 }
 
 at::Tensor dense(operator_name name, const at::Tensor& operand, c10::ScalarType type) {

@@ -8,6 +8,8 @@
 #include <ATen/ops/from_blob.h>
 #include <c10/util/strides.h>
 
+#include "turning.hpp"
+
 namespace potl::libtorch::dispatch {
 namespace {
 
@@ -58,7 +60,7 @@ bool is_widened(const at::Tensor& operand) {
 
 at::Tensor laid_out(passing_slot slot, const at::Tensor& operand, c10::ScalarType type,
                     at::MemoryFormat format) {
-  const at::Tensor there = operand.contiguous(format);
+  const at::Tensor there = in_format(operand, format);
   return is_widened(operand) ? widened(slot, there) : there.to(type);
 }
 

@@ -17,6 +17,7 @@
 #include "real.hpp"
 #include "registrar.hpp"
 #include "rows.hpp"
+#include "turning.hpp"
 
 namespace potl::libtorch::dispatch {
 namespace {
@@ -145,13 +146,13 @@ at::Tensor run(const char* name, const at::Tensor& input, std::int64_t dims, ave
     pool_there(of, x, [&](const device_call& there, const cuda::pool_windows& windows) {
       there->pool(windows, x.const_data_ptr<float>(), y.mutable_data_ptr<float>(), there.queue());
     });
-    return rounded_to(y, input.scalar_type()).contiguous(input.suggest_memory_format());
+    return in_format(rounded_to(y, input.scalar_type()), input.suggest_memory_format());
   }
   with_real(type, [&](auto zero) {
     using Real = decltype(zero);
     numeric::pool(of, x.const_data_ptr<Real>(), y.mutable_data_ptr<Real>(), executor());
   });
-  return rounded_to(y, input.scalar_type()).contiguous(input.suggest_memory_format());
+  return in_format(rounded_to(y, input.scalar_type()), input.suggest_memory_format());
 }
 
 at::Tensor run_gradient(const char* name, const at::Tensor& gradient, const at::Tensor& input,
@@ -168,13 +169,13 @@ at::Tensor run_gradient(const char* name, const at::Tensor& gradient, const at::
       there->pool_gradient(windows, dy.const_data_ptr<float>(), dx.mutable_data_ptr<float>(),
                            there.queue());
     });
-    return rounded_to(dx, gradient.scalar_type()).contiguous(input.suggest_memory_format());
+    return in_format(rounded_to(dx, gradient.scalar_type()), input.suggest_memory_format());
   }
   with_real(type, [&](auto zero) {
     using Real = decltype(zero);
     numeric::pool_gradient(of, dy.const_data_ptr<Real>(), dx.mutable_data_ptr<Real>(), executor());
   });
-  return rounded_to(dx, gradient.scalar_type()).contiguous(input.suggest_memory_format());
+  return in_format(rounded_to(dx, gradient.scalar_type()), input.suggest_memory_format());
 }
 
 template <std::int64_t Dims>
@@ -228,7 +229,7 @@ at::Tensor maximum_gradient(const at::Tensor& gradient, const at::Tensor& input,
     const at::Tensor planes = at::arange(shape.outer, where.options()).unsqueeze(1) * shape.rows;
     add_rows_there((where.reshape({shape.outer, shape.count}) + planes).reshape(-1),
                    dy.reshape({-1, 1}), dx.view({-1, 1}));
-    return rounded_to(dx, gradient.scalar_type()).contiguous(input.suggest_memory_format());
+    return in_format(rounded_to(dx, gradient.scalar_type()), input.suggest_memory_format());
   }
   with_real(type, [&](auto zero) {
     using Real = decltype(zero);
@@ -236,7 +237,7 @@ at::Tensor maximum_gradient(const at::Tensor& gradient, const at::Tensor& input,
                                  where.const_data_ptr<std::int64_t>(), dy.const_data_ptr<Real>(),
                                  dx.mutable_data_ptr<Real>(), executor());
   });
-  return rounded_to(dx, gradient.scalar_type()).contiguous(input.suggest_memory_format());
+  return in_format(rounded_to(dx, gradient.scalar_type()), input.suggest_memory_format());
 }
 
 template <std::int64_t Dims>

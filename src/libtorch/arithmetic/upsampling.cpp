@@ -12,6 +12,7 @@
 #include "device.hpp"
 #include "real.hpp"
 #include "registrar.hpp"
+#include "turning.hpp"
 
 namespace potl::libtorch::dispatch {
 namespace {
@@ -69,7 +70,7 @@ at::Tensor resampled(const char* name, const at::Tensor& input, std::vector<tap_
     x = y;
   }
   const at::Tensor out = rounded_to(x, input.scalar_type());
-  return is_last ? out.movedim(-1, 1) : out.contiguous(input.suggest_memory_format());
+  return is_last ? out.movedim(-1, 1) : in_format(out, input.suggest_memory_format());
 }
 
 enum class filter { nearest, nearest_exact, linear, cubic, smooth_linear, smooth_cubic };

@@ -15,7 +15,13 @@ namespace potl::numeric {
 
 /// out is [batch][width][height], x is [batch][height][width].
 void transpose(std::size_t batch, std::size_t height, std::size_t width,
+               std::span<const std::uint16_t> x, std::span<std::uint16_t> out,
+               const executor& workers);
+void transpose(std::size_t batch, std::size_t height, std::size_t width,
                std::span<const std::uint32_t> x, std::span<std::uint32_t> out,
+               const executor& workers);
+void transpose(std::size_t batch, std::size_t height, std::size_t width,
+               std::span<const std::uint64_t> x, std::span<std::uint64_t> out,
                const executor& workers);
 
 }  // namespace potl::numeric
