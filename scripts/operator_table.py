@@ -8,8 +8,6 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-import torch
-
 from potl._arithmetic._library import module
 
 FOLDER = Path(__file__).resolve().parent.parent / "docs/reference"
@@ -34,7 +32,8 @@ the operators that they consist of. Forms that torch's generator derived from a 
 (`_copy`, `.out`) run as that. Every other operator runs, on torch's kernel, when no floating-point
 number goes in or comes out, and is refused otherwise. That goes for operators of other libraries,
 too, unless they are composed (`torch.library.custom_op`); of torchvision's, `nms`, `roi_align` and
-`deform_conv2d` have potl's kernels. `_foreach_clone` needs torch 2.12.
+`deform_conv2d` have potl's kernels. `_foreach_clone` needs torch 2.12, and `cholesky` ended
+with torch 2.13: use `torch.linalg.cholesky`.
 
 ## Types
 | operands | products, convolutions | everything else, in every mode |
@@ -60,8 +59,12 @@ The operators that `potl.deterministic` leaves to torch, because every machine c
 [Operators](operators.md) explains the tables, and has potl's kernels and what is refused.
 """
 
-# Operators that torch has only from some version on: the page has them whatever torch writes it.
-_LATER = {(2, 12): [("_foreach_clone", "composed", "the operator of each tensor")]}
+# Operators that not every torch has: the page has them whatever torch writes it.
+_OF_SOME = [
+    ("_foreach_clone", "composed", "the operator of each tensor"),
+    ("cholesky", "kernel", "as linalg_cholesky_ex"),
+    ("cholesky.out", "kernel", "as linalg_cholesky_ex"),
+]
 
 # Kernels that compute products without saying so in their note.
 _OF_PRODUCTS = (
@@ -74,7 +77,9 @@ _OF_PRODUCTS = (
 
 def pages() -> dict[str, str]:
     """The pages by their file names."""
-    rows = sorted([*module().operators(), *missing()])
+    here = module().operators()
+    named = {name for name, _, _ in here}
+    rows = sorted([*here, *(row for row in _OF_SOME if row[0] not in named)])
     notes = {name: note for name, _, note in rows}
     kernels = [(name, inherited(note, notes)) for name, runs, note in rows if runs == "kernel"]
     of_the_mode = [row for row in kernels if has_products(*row)]
@@ -92,12 +97,6 @@ def pages() -> dict[str, str]:
         + section("Kernels", others("exact"))
         + section("Compositions", others("composed")),
     }
-
-
-def missing() -> list[tuple[str, str, str]]:
-    """The rows of operators that this torch is too old for (others would be there twice)."""
-    here = tuple(map(int, torch.__version__.split(".")[:2]))
-    return [row for since, rows in _LATER.items() if here < since for row in rows]
 
 
 def inherited(note: str, notes: dict[str, str]) -> str:

@@ -218,9 +218,6 @@ def test_integers_are_exact_whatever_the_operator() -> None:
         assert torch.arange(6).sum().item() == 15
 
 
-@pytest.mark.skipif(
-    not torch.__version__.startswith("2.13."), reason="the page has the operators of torch 2.13"
-)
 def test_the_page_of_operators_is_up_to_date() -> None:
     script = ROOT / "scripts" / "operator_table.py"
     done = subprocess.run([programs.python(), str(script), "--check"], timeout=600, check=False)
