@@ -343,8 +343,11 @@ void bind_checks(py::module_& module) {
         return asked.unanswered(checks::measured::verifier_error, std::move(message));
       },
       py::arg("request"), py::arg("message"));
-  module.attr("SUMS_OF_SQUARES") = py::tuple(list_of(
-      checks::sums_of_squares, [](std::string_view one) { return py::str(std::string(one)); }));
+  const auto names = [](const auto& all) {
+    return py::tuple(list_of(all, [](std::string_view one) { return py::str(std::string(one)); }));
+  };
+  module.attr("SUMS_OF_SQUARES") = names(checks::sums_of_squares);
+  module.attr("OPTIONS_OF_RECIPES") = names(checks::options_of_recipes);
   module.def("screen_reach", &screen_reach, py::arg("evidence"), py::kw_only(),
              py::arg("first_alone") = false);
   module.def(

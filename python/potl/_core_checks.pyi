@@ -441,6 +441,9 @@ def compare_states(start: State, recorded: State, replayed: State) -> list[Group
 SUMS_OF_SQUARES: tuple[str, ...]
 """What torch's optimizers add up squares of gradients in, by name."""
 
+OPTIONS_OF_RECIPES: tuple[str, ...]
+"""Options of optimizers by the names that torch's give them."""
+
 def screen_reach(evidence: Evidence, *, first_alone: bool = False) -> list[ScreenedSegment]:
     """How far stored states lie from the ones before, as a multiple of what is usual: by the first
     stretch, and unless `first_alone` by the median of all.

@@ -330,6 +330,21 @@ screening screen(const run_view& run, const movements& moved, usual_of whose) {
 
 namespace {
 
+// Whether it is part of an object of the user's own.
+bool is_users(std::string_view path) { return path.starts_with("state/"); }
+
+// Whether the schema knows a setting for each step, where the job lists the rates.
+bool is_computed(std::string_view path) {
+  constexpr std::string_view groups = "/param_groups/";
+  if (is_users(path)) return false;
+  const std::size_t at = path.find(groups);
+  if (at == path.npos) return true;
+  const std::size_t name = path.find('/', at + groups.size()) + 1;
+  const std::string_view option = path.substr(name, path.find('/', name) - name);
+  return std::find(options_of_recipes.begin(), options_of_recipes.end(), option) !=
+         options_of_recipes.end();
+}
+
 // Stretches in which something happened that few honest trainings do at all.
 void add_seldom(const std::vector<std::size_t>& where, const std::string& path,
                 std::vector<screened>& out) {
@@ -342,7 +357,6 @@ void add_seldom(const std::vector<std::size_t>& where, const std::string& path,
 }  // namespace
 
 std::vector<screened> screen_settings(const run_view& run, const movements& moved) {
-  constexpr std::string_view users_own = "state/";
   std::vector<screened> out;
   std::vector<std::vector<std::pair<std::size_t, double>>> changes(moved.settings.size());
   for (const movements::stretch& one : moved.stretches) {
@@ -351,7 +365,9 @@ std::vector<screened> screen_settings(const run_view& run, const movements& move
   }
   for (std::size_t i = 0; i < changes.size(); ++i) {
     const std::string& path = moved.settings[i];
-    if (!run.agreed.rates.empty() && path.substr(0, users_own.size()) != users_own) continue;
+    // What the first stretch moves has a measure, and is screened by it.
+    const bool measured = !changes[i].empty() && changes[i].front().first == 0;
+    if (!run.agreed.rates.empty() && (is_computed(path) || (measured && !is_users(path)))) continue;
     std::vector<double> sorted;
     for (const auto& [stretch, by] : changes[i]) sorted.push_back(by);
     std::sort(sorted.begin(), sorted.end());

@@ -158,6 +158,28 @@ TEST_CASE("with agreed rates the schema computes all settings but those of own o
   REQUIRE(strange(at(0, 0), true).size() == 1);
 }
 
+TEST_CASE(
+    "with agreed rates an option under a name of its own is strange where it seldom changes") {
+  const auto at = [](const std::string& name, std::function<double(std::uint64_t)> value) {
+    return strange(
+        [=](std::uint64_t step) {
+          const auto group = members({{"lr", {0.1}}, {name, {value(step)}}});
+          const auto groups = state_list{group, group};
+          return members({{"optimizers", {state_list{members({{"param_groups", {groups}}})}}}});
+        },
+        true);
+  };
+  const auto late = [](std::uint64_t step) { return step < 100 ? 1.0 : 1.5; };
+  const auto found = at("scale", late);
+  REQUIRE(found.size() == 1);
+  REQUIRE(found[0].where == segment{90, 100});
+  REQUIRE(found[0].tensor == "optimizers/0/param_groups/0/scale");
+  REQUIRE(at("d", late).size() == 1);
+  REQUIRE(at("weight_decay", late).empty());
+  // What the first stretch moves has a measure.
+  REQUIRE(at("scale", [](std::uint64_t step) { return step < 10 ? 1.0 : 1.5; }).empty());
+}
+
 TEST_CASE("weights that stand still and move in a few places are strange where they do") {
   std::list<std::vector<float>> kept;  // a tensor is a view
   const auto tensor = [&](std::vector<float> values) {

@@ -8,34 +8,33 @@ the first, and no law that was read from a few steps knows.
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
 
+from .. import _core
 from ._capture import is_torchs, modules_of
-from ._forms import OPEN, Law, any_shape, form, grown, lazily, loosely, merged
+from ._forms import OPEN, Law, any_shape, grown, lazily, loosely, merged
 
 if TYPE_CHECKING:
     from ._task import Task
     from ._values import Tree
 
-# Options by the names that torch's optimizers give them: settings, which schedules change and no
-# optimizer by itself.
-SETTINGS = frozenset(
-    ("params", "initial_lr", "max_lr", "min_lr", "max_momentum", "base_momentum")
-).union(
-    *(
-        inspect.signature(kind).parameters
-        for kind in vars(torch.optim).values()
-        if isinstance(kind, type) and issubclass(kind, torch.optim.Optimizer)
-    )
-)
-
 # They have no buffers of torch's.
 _CONTAINERS = (nn.Sequential, nn.ModuleList, nn.ModuleDict)
+
+
+def own_options(optimizer: torch.optim.Optimizer) -> set[str]:
+    """Options that an optimizer may change in any step, however late: those of one of the user's
+    own under names that torch's do not have, such as an estimate of the rate. They are part of what
+    is trained, as momentum is.
+    """
+    if is_torchs(optimizer):
+        return set()
+    names = {name for group in optimizer.param_groups for name in group}
+    return names.difference(_core.OPTIONS_OF_RECIPES)
 
 
 class OwnParts:
@@ -110,8 +109,7 @@ class OwnParts:
             return self._module(name, law, seen) if isinstance(seen, dict) else law
         if name in self._lists and isinstance(seen, list) and len(seen) == len(law[1]):
             own = zip(self._lists[name], law[1], seen, strict=True)
-            parts = [grown(_freed(one), value) if mine else one for mine, one, value in own]
-            return ("items", parts)
+            return ("items", [grown(one, value) if mine else one for mine, one, value in own])
         if name == "state" and isinstance(seen, dict):
             each = {k: grown(v, seen[k]) if k in seen else v for k, v in law[1].items()}
             return ("map", each, law[2])
@@ -131,23 +129,6 @@ class OwnParts:
             return False
         module = key.rpartition(".")[0] if kind == "buffers" else key
         return module in self._modules[name]
-
-
-def _freed(law: Law) -> Law:
-    """The law of an optimizer that may change an option late, as estimates of the rate do. That of
-    a scheduler is left as it is.
-    """
-    groups = law[1].get("param_groups") if law[0] == "map" else None
-    if groups is None or groups[0] != "items" or any(group[0] != "map" for group in groups[1]):
-        return law
-    free = [("map", {k: _free(k, v) for k, v in g[1].items()}, g[2]) for g in groups[1]]
-    return ("map", {**law[1], "param_groups": ("items", free)}, law[2])
-
-
-def _free(option: object, law: Law) -> Law:
-    if law[0] not in ("is", "near") or option in SETTINGS:
-        return law
-    return loosely(form(law[1]))
 
 
 def _of_any_parameter(law: Law, count: int) -> Law:

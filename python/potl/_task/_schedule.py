@@ -15,6 +15,7 @@ import torch
 from .. import _core
 from .._base._errors import MalformedError, Problem
 from ._order import OwnOrder
+from ._own_parts import own_options
 from ._task import Task, is_metric_driven
 from ._trees import Varying
 
@@ -72,7 +73,7 @@ class Schedule:
             seeded_reads=bool(fields["task"].get("seeded_reads", True)),
             job=job,
             own_order=own_order(task, job.seed) if "order" in fields else None,
-            varying=_varying(fields["task"].get("varying")),
+            varying=_varying(fields["task"].get("varying"), task),
         )
 
     def epoch_of(self, step: int) -> int:
@@ -103,14 +104,18 @@ class Schedule:
         return None if self.job is None else self.job.rates_at(step)
 
 
-def _varying(value: object) -> Varying | None:
-    """What a job says of it: the core takes any JSON object as a job's "task"."""
+def _varying(value: object, task: Task) -> Varying | None:
+    """What a job says of it, and what the task's own optimizers may change at any step. The core
+    takes any JSON object as a job's "task".
+    """
     if value is None:
         return None
     if isinstance(value, dict):
         optimizers, schedulers = value.get("optimizers"), value.get("schedulers")
         if _are_names(optimizers) and _are_names(schedulers):
-            return Varying(optimizers=optimizers, schedulers=schedulers)
+            own = dict(enumerate(map(own_options, task.optimizers)))
+            both = [[*names, *own.get(index, ())] for index, names in enumerate(optimizers)]
+            return Varying(optimizers=both, schedulers=schedulers)
     raise MalformedError("job: task/varying does not name what schedulers change", "")
 
 

@@ -23,7 +23,7 @@ from .._job._recipe import changed_options, options_of
 from .._job._still_elements import places_of
 from .._task._capture import is_standard, is_torchs, modules_of
 from .._task._forms import OPEN, Law, any_shape, form, lazily, loosely, merged
-from .._task._own_parts import OwnParts
+from .._task._own_parts import OwnParts, own_options
 from .._task._task import Task, overrides_step
 from .._task._trees import is_option
 from .._task._values import Tree, tensor_of
@@ -167,7 +167,10 @@ class _Laws:
         self._own = OwnParts(task)
         # A scaler may have skipped the updates of the steps above, so that these show no options
         # that an optimizer's own steps change (a counter, an estimate of the rate).
-        self._stepped = changed
+        self._stepped = [
+            names | own_options(optimizer)
+            for names, optimizer in zip(changed, task.optimizers, strict=True)
+        ]
         self._optimizers = [
             _Moments(task, index, trees, made, default=self._varying is not None)
             for index in range(len(task.optimizers))

@@ -34,6 +34,18 @@ inline constexpr std::array<std::string_view, 8> sums_of_squares{
     "exp_avg_sq", "max_exp_avg_sq", "square_avg", "acc_delta",
     "sum",        "row_var",        "col_var",    "variance"};
 
+/// Options by the names that torch's optimizers and schedulers give them: settings of the recipe,
+/// which no optimizer changes by itself. Without Adafactor's `d`, the estimate of D-Adaptation.
+// clang-format off
+inline constexpr std::array<std::string_view, 41> options_of_recipes{
+    "adjust_lr_fn", "alpha", "amsgrad", "base_momentum", "beta2_decay", "betas", "capturable",
+    "centered", "dampening", "decoupled_weight_decay", "differentiable", "eps", "etas", "foreach",
+    "fused", "history_size", "initial_accumulator_value", "initial_lr", "lambd", "line_search_fn",
+    "lr", "lr_decay", "max_eval", "max_iter", "max_lr", "max_momentum", "maximize", "min_lr",
+    "momentum", "momentum_decay", "nesterov", "ns_coefficients", "ns_steps", "params", "rho",
+    "step_sizes", "swa_lr", "t0", "tolerance_change", "tolerance_grad", "weight_decay"};
+// clang-format on
+
 /// What lies between neighbouring stored states: the stretches of a run.
 struct movements {
   struct tensor {  ///< or a number
@@ -100,11 +112,12 @@ screening screen(const run_view& run, const movements& moved, usual_of whose);
 
 /// How strange it is that settings changed in a stretch: by how much one did, shared among all
 /// changes of that setting which are half as large, or larger. 0: none did. What a job with agreed
-/// rates says of them is the schema's, apart from objects of the user's own. A tensor that
-/// at least half of the stretches behind the first one leave alone is such a setting, and each of
-/// its movements is as large as any. So are moments of Adam or Adamax that no gradients make, by
-/// the first state's `betas`: a first one that is too large beside the second one, by which the
-/// next step divides it, or a second one that shrank too far.
+/// rates says of them is the schema's, apart from objects of the user's own and from options of
+/// optimizers under names of their own that the first stretch, which says what is usual, leaves
+/// alone. A tensor that at least half of the stretches behind the first one leave alone is such a
+/// setting, and each of its movements is as large as any. So are moments of Adam or Adamax that no
+/// gradients make, by the first state's `betas`: a first one that is too large beside the second
+/// one, by which the next step divides it, or a second one that shrank too far.
 std::vector<screened> screen_settings(const run_view& run, const movements& moved);
 
 /// Whether this stretch is looked at: anything but a ratio within `reach`.

@@ -1,0 +1,134 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Options of the user's own optimizers are trained: what replays reproduce is accepted, and a false
+one is found as a false moment is.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from lawful import net, task
+
+import potl
+from potl import Task, _core
+from potl._task._own_parts import own_options
+
+LATE = 5  # the first step that changes an option
+FALSE = 14  # the step in which a trainer cheats
+
+
+class Estimating(torch.optim.SGD):
+    """Multiplies its rate by what it comes to know late, as D-Adaptation and Prodigy do."""
+
+    cheat: Callable[[dict[str, Any]], None] | None = None
+    killed_at = 0
+
+    def __init__(self, parameters: Any) -> None:
+        super().__init__(parameters, lr=0.05)
+        # "d" is Adafactor's, too.
+        self.param_groups[0].update(done=0, d=1.0, limit=math.inf, trust=1.0, note=0.0)
+
+    @torch.no_grad()
+    def step(self, closure: Any = None) -> Any:
+        (group,) = self.param_groups
+        group["done"] += 1
+        if group["done"] == LATE:
+            group["d"] = 1.5
+        rate = group["lr"]
+        group["lr"] = rate * min(group["d"] * group["trust"], group["limit"])
+        super().step(closure)
+        group["lr"] = rate
+        if self.cheat is not None and group["done"] == FALSE:
+            type(self).cheat(group)  # type: ignore[misc]
+        if group["done"] == self.killed_at:
+            raise KeyboardInterrupt
+
+
+def build() -> Task:
+    model = net()
+    return task(model, Estimating(model.parameters()), epochs=10)
+
+
+@pytest.fixture(scope="module", params=["auto", "stock"])
+def job(request: pytest.FixtureRequest) -> potl.Job:
+    return potl.Job.create(build, seed=7, checkpoint_every=3, arithmetic=request.param)
+
+
+@pytest.fixture(autouse=True)
+def honest() -> Iterator[None]:
+    yield
+    Estimating.cheat, Estimating.killed_at = None, 0
+
+
+def verified(run: potl.Run, job: potl.Job, samples: int = 7) -> potl.Report:
+    return potl.verify(
+        run,
+        job=job,
+        commitment=run.commit(),
+        task=build,
+        checks=[potl.PEV(fraction=0.5), potl.Replay(samples=samples)],
+        ledger=None,
+    )
+
+
+def test_an_option_that_first_moves_late_is_accepted(
+    job: potl.Job, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    run = potl.record(build, tmp_path / "run", job=job)
+    report = verified(run, job)
+    assert report.verdict == "accepted", report.sentence
+    assert "inconclusive" not in caplog.text
+
+
+def test_a_trainer_that_was_killed_behind_such_a_change_goes_on(
+    job: potl.Job, tmp_path: Path
+) -> None:
+    Estimating.killed_at = LATE + 3
+    with pytest.raises(KeyboardInterrupt):
+        potl.record(build, tmp_path / "run", job=job)
+    Estimating.killed_at = 0
+    report = verified(potl.record(build, tmp_path / "run", job=job), job)
+    assert report.verdict == "accepted", report.sentence
+
+
+@pytest.mark.parametrize("name", ["d", "trust"])
+def test_an_option_that_is_set_once_is_looked_at_wherever_it_was(
+    job: potl.Job, tmp_path: Path, name: str
+) -> None:
+    Estimating.cheat = lambda group: group.update({name: 1e-3})
+    run = potl.record(build, tmp_path / "run", job=job)
+    Estimating.cheat = None
+    report = verified(run, job, samples=1)  # of 8
+    assert report.verdict == "rejected", report.sentence
+    found = {one.rule for one in report.findings if one.result == "reject"}
+    assert "replay.optimizer" in found
+    assert {one.last_step for one in report.findings if one.rule == "replay.optimizer"} >= {15}
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+def test_no_option_becomes_a_nan_or_infinite(job: potl.Job, tmp_path: Path, value: float) -> None:
+    Estimating.cheat = lambda group: group.update(note=value)
+    run = potl.record(build, tmp_path / "run", job=job)
+    report = verified(run, job)  # with steps that do the same, so that replays reproduce it
+    assert report.verdict == "rejected", report.sentence
+    assert "transcript.finite" in {one.rule for one in report.findings if one.result == "reject"}
+
+
+def test_options_by_torchs_names_are_the_recipes() -> None:
+    names = {
+        name
+        for kind in vars(torch.optim).values()
+        if isinstance(kind, type) and issubclass(kind, torch.optim.Optimizer)
+        for name in inspect.signature(kind).parameters
+    }
+    # Adafactor's threshold, and the base class's argument.
+    assert names - set(_core.OPTIONS_OF_RECIPES) == {"d", "defaults"}
+    parameters = [torch.nn.Parameter(torch.ones(1))]
+    assert own_options(torch.optim.Adafactor(parameters)) == set()
+    assert own_options(Estimating(parameters)) == {"done", "d", "limit", "trust", "note"}
