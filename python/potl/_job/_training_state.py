@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import itertools
 from collections.abc import Iterator
 from types import ModuleType
 
@@ -17,8 +16,8 @@ from .._task import _random
 from .._task._capture import TreeBuilder
 from .._task._restore import restore_task
 from .._task._schedule import Schedule, end_epoch_metric
-from .._task._task import Task
-from .._task._trees import Varying, first_difference, fixed_part
+from .._task._task import Task, overrides_step
+from .._task._trees import Varying, first_difference, fixed_part, flags_of
 from .._task._values import Tree
 
 # Types of devices that hash the tensors of a state where they are.
@@ -46,6 +45,8 @@ class TrainingState:
         self._task = task
         self._schedule = schedule
         self._builder = TreeBuilder(task)
+        # Also where there is no job yet: a trial shows what a recording would refuse.
+        self._flags = {} if overrides_step(task) else flags_of(self.tree())
         self._fixed: Tree | None = None
         if schedule.varying is not None and _fits(schedule.varying, task):
             self._fixed = fixed_part(self.tree(), schedule.varying)
@@ -68,8 +69,7 @@ class TrainingState:
     def capture(self, *, keep: bool = False, whole: bool = True) -> _core.State:
         """A copy of the state: `Session.capture`."""
         tree = self.tree(keep=keep)
-        if self._fixed is not None:
-            self._require_flags(tree)
+        self._require_flags(tree)
         return _core.State.capture(tree, whole=whole)
 
     def digest_there(self) -> bytes | None:
@@ -78,8 +78,7 @@ class TrainingState:
         if library is None:
             return None
         tree = self._builder.tree(self._counters(), there=HASHING)
-        if self._fixed is not None:
-            self._require_flags(tree)
+        self._require_flags(tree)
         places = self._builder.places
         beside = sum(size for place, size in places.items() if place.type not in HASHING)
         devices = [str(place) for place in places if place.type in HASHING]
@@ -140,18 +139,19 @@ class TrainingState:
             raise MismatchError(f"{place}: the state has another value than the agreed task")
 
     def _require_flags(self, tree: Tree) -> None:
-        assert self._fixed is not None
-        for part, name in itertools.product(("model", "ema"), ("training", "requires_grad")):
-            if part in self._fixed and tree[part][name] != self._fixed[part][name]:
-                place = first_difference(self._fixed[part][name], tree[part][name])
-                raise NotReplayable(
-                    Problem(
-                        what=f"the flag {name} changed during training",
-                        where=f"{part}/{name}/{place}",
-                        remedy="set flags in build(), or change them in an overridden Task.step, "
-                        "which makes them part of what is trained",
-                    )
-                )
+        now = flags_of(tree)
+        for part, flags in self._flags.items() if now != self._flags else ():
+            for flag, was in flags.items():
+                for name, value in now.get(part, {}).get(flag, {}).items():
+                    if was.get(name, value) != value:
+                        raise NotReplayable(
+                            Problem(
+                                what=f"the flag {flag} changed during training",
+                                where=f"{part}/{flag}/{name}",
+                                remedy="set flags in build(), or change them in an overridden "
+                                "Task.step, which makes them part of what is trained",
+                            )
+                        )
 
 
 def _fits(varying: Varying, task: Task) -> bool:

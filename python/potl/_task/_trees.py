@@ -95,11 +95,17 @@ def fixed_part(tree: Tree, varying: Varying) -> Tree:
     }
     if tree["scaler"] is not None:
         fixed["scaler"] = {k: v for k, v in tree["scaler"].items() if k not in _SCALER_CHANGES}
-    for name in ("model", "ema"):
-        part = tree[name]
-        if isinstance(part, dict) and "training" in part:
-            fixed[name] = {"training": part["training"], "requires_grad": part["requires_grad"]}
-    return fixed
+    return {**fixed, **flags_of(tree)}
+
+
+def flags_of(tree: Tree) -> Tree:
+    """Which modules train, and which parameters have a gradient."""
+    modules = {name: tree[name] for name in ("model", "ema")}
+    return {
+        name: {flag: part[flag] for flag in ("training", "requires_grad")}
+        for name, part in modules.items()
+        if isinstance(part, dict) and "training" in part
+    }
 
 
 def is_option(value: Any) -> bool:

@@ -139,3 +139,32 @@ def test_a_step_may_choose_what_it_trains(tmp_path: Path) -> None:
     run = potl.record(build, tmp_path / "run", job=job)
     report = potl.verify(run, job=job, commitment=run.commit(), task=build, ledger=None)
     assert report.verdict == "accepted", report.sentence
+
+
+class Switching(potl.Task):
+    """Its loss switches a flag, as what evaluates within a step may forget to switch it back."""
+
+    def compute_loss(self, batch: Any, reduction: Any = "mean") -> torch.Tensor:
+        loss = super().compute_loss(batch, reduction)
+        self.model.eval()
+        return loss
+
+
+def test_a_flag_that_the_loss_switches_is_found_before_there_is_a_job() -> None:
+    def build() -> potl.Task:
+        model = net()
+        optimizer = torch.optim.Adam(model.parameters())
+        return Switching(
+            model=model,
+            optimizer=optimizer,
+            dataset=data(),
+            loss=F.cross_entropy,
+            batch_size=8,
+            epochs=EPOCHS,
+        )
+
+    (found,) = potl.check(build)
+    assert "the flag training changed" in str(found)
+    assert "set flags in build()" in str(found)
+    with pytest.raises(potl.NotReplayable, match="the flag training changed"):
+        potl.Job.create(build, seed=7, checkpoint_every=3)
