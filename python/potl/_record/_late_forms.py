@@ -7,8 +7,10 @@ import logging
 from typing import TYPE_CHECKING
 
 from .. import _core
+from .._task._capture import is_standard, is_torchs
 from .._task._forms import Law, form
 from .._task._own_parts import OwnParts
+from .._task._trees import Varying, is_option
 
 if TYPE_CHECKING:
     from .._task._task import Task
@@ -25,10 +27,17 @@ class LateForms:
 
     Args:
         task: What is trained.
+        varying: Names of what steps and schedulers change; None for a step of the user's own.
     """
 
-    def __init__(self, task: Task) -> None:
+    def __init__(self, task: Task, varying: Varying | None) -> None:
         self._own = OwnParts(task)
+        self._changing = {
+            index: names
+            for index, names in enumerate(varying["optimizers"] if varying else ())
+            if is_standard(task.optimizers[index]) and not is_torchs(task.optimizers[index])
+        }
+        self._settings: dict[str, object] = {}
         self._first: list[Law] = []
         self._law: Law | None = None
         self._told = False
@@ -37,18 +46,38 @@ class LateForms:
         """Looks at the state after a step."""
         if step <= FIRST_STEPS:
             self._first.append(form(state.tree()))
+            self._settings = self._settings or self._settings_in(state)
             return
         if self._told:
             return
         if self._law is None:
             self._law = self._own.of_first_steps(self._first)
-        found = _core.unlawful(state, self._law)
+        found = _core.unlawful(state, self._law) or self._changed(state)
         if found is not None:
             self._told = True
             _log.warning(
                 "in the state of step %d, %s, as far as the first steps show: a verification that "
                 "looks at such a state is inconclusive; make it in build(), in the form that it "
-                "keeps",
+                "keeps; an option that an optimizer changes needs a name that torch's optimizers "
+                "do not have",
                 step,
                 found,
             )
+
+    def _settings_in(self, state: _core.State) -> dict[str, object]:
+        """What is the recipe's of the options of the user's own optimizers, by path."""
+        kept = state.tree()["optimizers"] if self._changing else []
+        return {
+            f"optimizers/{index}/param_groups/{number}/{name}": value
+            for index, changing in self._changing.items()
+            for number, group in enumerate(kept[index]["param_groups"])
+            for name, value in group.items()
+            if name not in changing and is_option(value)
+        }
+
+    def _changed(self, state: _core.State) -> str | None:
+        now = self._settings_in(state)
+        for path, value in self._settings.items():
+            if now.get(path) != value:
+                return f"{path}: is {now.get(path)}, agreed is {value}"
+        return None

@@ -316,7 +316,7 @@ class Prover:
             state = session.capture(keep=True)
             self._see(0, state)
             self._structure = Structure(session.task, state)
-            self._late = LateForms(session.task)
+            self._late = LateForms(session.task, session.schedule.varying)
             self._late.see(0, state)
             self._recorder.append_initial(state)
         if self._check_job and self._next <= self._job.steps:

@@ -16,7 +16,7 @@ from torch import nn
 
 from .. import _core
 from ._capture import is_torchs, modules_of
-from ._forms import OPEN, Law, any_shape, grown, lazily, loosely, merged
+from ._forms import OPEN, Law, any_shape, form, grown, lazily, loosely, merged
 
 if TYPE_CHECKING:
     from ._task import Task
@@ -109,7 +109,11 @@ class OwnParts:
             return self._module(name, law, seen) if isinstance(seen, dict) else law
         if name in self._lists and isinstance(seen, list) and len(seen) == len(law[1]):
             own = zip(self._lists[name], law[1], seen, strict=True)
-            return ("items", [grown(one, value) if mine else one for mine, one, value in own])
+            laws = [grown(one, value) if mine else one for mine, one, value in own]
+            if name == "optimizers":
+                both = zip(self._lists[name], laws, strict=True)
+                laws = [_unsettled(one) if mine else one for mine, one in both]
+            return ("items", laws)
         if name == "state" and isinstance(seen, dict):
             each = {k: grown(v, seen[k]) if k in seen else v for k, v in law[1].items()}
             return ("map", each, law[2])
@@ -129,6 +133,19 @@ class OwnParts:
             return False
         module = key.rpartition(".")[0] if kind == "buffers" else key
         return module in self._modules[name]
+
+
+def _unsettled(law: Law) -> Law:
+    """The law of an optimizer that may have changed any of its options, but not their types."""
+    name = law[0]
+    if name in ("is", "near"):
+        return loosely(form(law[1]))
+    if name == "map":
+        laws = {k: v if k == "params" else _unsettled(v) for k, v in law[1].items()}
+        return ("map", laws, law[2])
+    if name == "all":  # a number in a tensor
+        return ("all", [each for each in law[1] if each[0] != "near"])
+    return (name, [*map(_unsettled, law[1])]) if name in ("items", "tuple", "any") else law
 
 
 def _of_any_parameter(law: Law, count: int) -> Law:

@@ -55,6 +55,16 @@ def build() -> Task:
     return task(model, Estimating(model.parameters()), epochs=10)
 
 
+class Decaying(Estimating):
+    """Changes late what belongs to the recipe."""
+
+    @torch.no_grad()
+    def step(self, closure: Any = None) -> Any:
+        if self.param_groups[0]["done"] == LATE:
+            self.param_groups[0]["weight_decay"] = 0.5
+        super().step(closure)
+
+
 @pytest.fixture(scope="module", params=["auto", "stock"])
 def job(request: pytest.FixtureRequest) -> potl.Job:
     return potl.Job.create(build, seed=7, checkpoint_every=3, arithmetic=request.param)
@@ -66,12 +76,14 @@ def honest() -> Iterator[None]:
     Estimating.cheat, Estimating.killed_at = None, 0
 
 
-def verified(run: potl.Run, job: potl.Job, samples: int = 7) -> potl.Report:
+def verified(
+    run: potl.Run, job: potl.Job, samples: int = 7, by: Callable[[], Task] = build
+) -> potl.Report:
     return potl.verify(
         run,
         job=job,
         commitment=run.commit(),
-        task=build,
+        task=by,
         checks=[potl.PEV(fraction=0.5), potl.Replay(samples=samples)],
         ledger=None,
     )
@@ -118,6 +130,23 @@ def test_no_option_becomes_a_nan_or_infinite(job: potl.Job, tmp_path: Path, valu
     report = verified(run, job)  # with steps that do the same, so that replays reproduce it
     assert report.verdict == "rejected", report.sentence
     assert "transcript.finite" in {one.rule for one in report.findings if one.result == "reject"}
+
+
+def test_an_own_optimizer_that_changes_the_recipe_is_not_judged(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    def decaying() -> Task:
+        model = net()
+        return task(model, Decaying(model.parameters()), epochs=10)
+
+    job = potl.Job.create(decaying, seed=7, checkpoint_every=3)
+    run = potl.record(decaying, tmp_path / "run", job=job)
+    remedy = "needs a name that torch's optimizers do not have"
+    assert "weight_decay: is 0.5, agreed is 0" in caplog.text
+    assert remedy in caplog.text
+    report = verified(run, job, by=decaying)
+    assert report.verdict == "inconclusive", report.sentence
+    assert any(remedy in one.reason for one in report.findings)
 
 
 def test_options_by_torchs_names_are_the_recipes() -> None:

@@ -185,8 +185,8 @@ def both(*edits: Callable[[Task], None]) -> Callable[[Task], None]:
     return lambda task: [edit(task) for edit in edits].clear()
 
 
-def decayed(task: Task) -> None:
-    task.optimizers[0].param_groups[0]["weight_decay"] = 1.0
+def decayed(number: int, value: object = 1.0) -> Callable[[Task], None]:
+    return lambda task: task.optimizers[number].param_groups[0].update(weight_decay=value)
 
 
 def estimated(value: object) -> Callable[[Task], None]:
@@ -212,7 +212,9 @@ def test_only_what_is_new_in_parts_of_the_users_own_is_let_pass(judge: Any) -> N
     assert says(put_buffer("net.1", "running_mean", torch.ones(7))) == "unknown_form"
     assert says(stash(1)) == says(both(stash(0), stash(1))) == "unknown_form"
     assert says(halved) == says(forgotten) == "unknown_form"
-    assert says(both(stash(0), decayed)) == says(both(estimated(2.0), decayed)) == "unlawful"
+    assert says(decayed(0)) == says(both(stash(0), decayed(0))) == "verifier_error"
+    assert says(decayed(1)) == says(both(decayed(0), decayed(1))) == "unlawful"
+    assert says(decayed(0, "1")) == says(decayed(0, torch.ones(1))) == "unknown_form"
     assert says(estimated(2.0)) == ""  # which replays judge
     assert says(estimated("2")) == says(estimated(torch.ones(1))) == "unknown_form"
     assert says(estimated(torch.inf)) == "optimizers/0/param_groups/0/known is infinite"
