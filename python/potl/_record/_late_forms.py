@@ -34,8 +34,10 @@ class LateForms:
         self._own = OwnParts(task)
         self._changing = {
             index: names
-            for index, names in enumerate(varying["optimizers"] if varying else ())
-            if is_standard(task.optimizers[index]) and not is_torchs(task.optimizers[index])
+            for index, (names, each) in enumerate(
+                zip(varying["optimizers"] if varying else (), task.optimizers, strict=False)
+            )
+            if is_standard(each) and not is_torchs(each)
         }
         self._settings: dict[str, object] = {}
         self._first: list[Law] = []
