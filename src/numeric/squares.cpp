@@ -63,6 +63,9 @@ bool are_no_steps(dtype type, const moments& before, const moments& now, const m
     return mean * mean > most * (square + lost);
   };
   const double kept = std::pow(law.kept, static_cast<double>(steps)) / slack;
+  // A step rounds what it keeps. With `slack` this is enough for any number of steps and any share:
+  // what is so small that roundings add up stands still.
+  const double rounding = smallest(type);
   const std::size_t size = info(type).size / lanes_of(type);
   const std::size_t total = now.means.size() / size;
   std::array<std::array<double, at_once>, 4> some{};
@@ -74,12 +77,14 @@ bool are_no_steps(dtype type, const moments& before, const moments& now, const m
       if (!one.empty()) widen(type, one.data() + from * size, count, to.data());
     }
     auto& [mean_before, square_before, mean, square] = some;
-    for (std::size_t i = 0; law.are_roots && i < count; ++i) {
-      square_before[i] *= square_before[i];
-      square[i] *= square[i];
-    }
     for (std::size_t i = 0; i < count; ++i) {
-      if (square_before[i] > least * least && square[i] < kept * square_before[i]) return true;
+      double unrounded = square[i] + rounding;
+      if (law.are_roots) {
+        unrounded *= unrounded;
+        square_before[i] *= square_before[i];
+        square[i] *= square[i];
+      }
+      if (square_before[i] > least * least && unrounded < kept * square_before[i]) return true;
       if (is_outgrown(mean_before[i], square_before[i])) continue;
       if (is_outgrown(mean[i], square[i])) return true;
     }

@@ -87,6 +87,22 @@ TEST_CASE("shares that bound nothing forbid nothing") {
   CHECK(numeric::law_of_moments(0.9, 2, false).kept == 0);
 }
 
+TEST_CASE("squares that half precision rounds to 0 may be gone") {
+  const auto forged = [](double share, std::uint16_t before, bool are_roots = false) {
+    const std::vector<std::uint16_t> means{0}, squares{before}, none{0};
+    return numeric::are_no_steps(dtype::f16, {bytes_of(means), bytes_of(squares)},
+                                 {bytes_of(means), bytes_of(none)},
+                                 numeric::law_of_moments(0.1, share, are_roots), 1);
+  };
+  // Half of the smallest number, 2^-24, is rounded to 0.
+  for (const bool are_roots : {false, true}) CHECK_FALSE(forged(0.5, 1, are_roots));
+  CHECK_FALSE(forged(0.5, 8));
+  CHECK(forged(0.5, 9));
+  CHECK_FALSE(forged(0.5, 4, true));
+  CHECK(forged(0.5, 5, true));
+  CHECK(forged(0.999, 5));
+}
+
 TEST_CASE("squares that half precision rounds to 0 say nothing of a mean") {
   // 0.001 times the square of 0.005 is less than half of 2^-24.
   const std::uint16_t five_thousandths = 0x1d1f, tenth = 0x2e66, one = 0x3c00, zero = 0;
