@@ -2,12 +2,12 @@
 // The trusted side: owns the weights, makes every update, and computes the gradients of a few steps
 // again, for which alone it links the task.
 //
-//   guard DATA STATE ADDRESS KEY
+//   guard DATA FOLDER ADDRESS KEY
 //
-// DATA is a safetensors file with "images" (float32, n x 1 x 8 x 8) and "labels" (int64, n). STATE
-// is a file of the guard's own: the last final state, from which the same command goes on. ADDRESS
-// is the worker's, KEY a file with the secret that both share.
-// Exit status: 0 accepted, 1 rejected, 2 usage, 3 inconclusive and errors.
+// DATA is a safetensors file with "images" (float32, n x 1 x 8 x 8) and "labels" (int64, n). FOLDER
+// is the guard's own: it holds the last final state, from which the same command goes on, and one
+// guard at a time trains in it. ADDRESS is the worker's, KEY a file with the secret that both
+// share. Exit status: 0 accepted, 1 rejected, 2 usage, 3 inconclusive and errors.
 #include <chrono>
 #include <cstdio>
 #include <cstring>
@@ -18,6 +18,7 @@
 
 #include <potl/checks/spot_check.hpp>
 #include <potl/checks/spot_check_sgd.hpp>
+#include <potl/core/directory_lock.hpp>
 #include <potl/core/file.hpp>
 #include <potl/statistics/displacement.hpp>
 #include <potl/transcript/job.hpp>
@@ -28,7 +29,8 @@ namespace {
 
 namespace checks = potl::checks;
 
-/// What STATE holds: 32 bytes of the job's id, two numbers, weights, and momentum if there is any.
+/// What FOLDER/state holds: 32 bytes of the job's id, two numbers, weights, and momentum if there
+/// is any.
 struct kept {
   potl::digest job;
   std::uint64_t stopped = 0;  ///< sessions that ended at a check; the certificate counts them
@@ -83,8 +85,14 @@ int report(const std::vector<potl::finding>& findings) {
   return rejected ? 1 : accepted ? 0 : 3;
 }
 
-int train(const std::string& data, const std::string& path, const std::string& address,
+int train(const std::string& data, const std::string& folder, const std::string& address,
           potl::bytes_view key) {
+  // Two guards would take each other's states for their own, and count no check of the other's.
+  potl::create_directory(folder).value();
+  const potl::file_handle alone = potl::lock_directory(folder, "another guard trains in " + folder,
+                                                       "end it first, or name another folder")
+                                      .value();
+  const std::string path = folder + "/state";
   const std::string text = example::make_job(data);
   const auto job = potl::transcript::parse_job(potl::as_bytes_view(text)).value();
   example::opened task = example::open_task(data, text);
@@ -137,7 +145,7 @@ int train(const std::string& data, const std::string& path, const std::string& a
 
 int main(int count, char** words) {
   if (count != 5) {
-    std::fprintf(stderr, "usage: %s DATA STATE ADDRESS KEY\n", words[0]);
+    std::fprintf(stderr, "usage: %s DATA FOLDER ADDRESS KEY\n", words[0]);
     return 2;
   }
   try {

@@ -24,6 +24,7 @@
 #include <potl/checks/telemetry_sampler.hpp>
 #include <potl/checks/workload.hpp>
 #include <potl/core/digest.hpp>
+#include <potl/core/directory_lock.hpp>
 #include <potl/core/dtype.hpp>
 #include <potl/core/error.hpp>
 #include <potl/core/file.hpp>

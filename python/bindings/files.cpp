@@ -2,8 +2,10 @@
 // Files for Python: read once, without following links where somebody else made them; written so
 // that a power cut leaves the old content or the new.
 #include <string>
+#include <utility>
 #include <vector>
 
+#include <potl/core/directory_lock.hpp>
 #include <potl/core/file.hpp>
 
 #include "bindings.hpp"
@@ -42,6 +44,12 @@ void bind_files(py::module_& module) {
   module.def(
       "create_directory", [](const std::string& path) { create_directory(path).value(); },
       py::arg("path"));
+  py::class_<file_handle>(module, "DirectoryLock")
+      .def(py::init([](const std::string& path, std::string elsewhere, std::string remedy) {
+             return lock_directory(path, std::move(elsewhere), std::move(remedy)).value();
+           }),
+           py::arg("path"), py::arg("elsewhere"), py::arg("remedy"))
+      .def("release", [](file_handle& held) { unlock_directory(std::move(held)); });
   module.def(
       "sync_directory", [](const std::string& path) { sync_directory(path).value(); },
       py::arg("path"));

@@ -66,6 +66,16 @@ def write_file(path: str, data: Buffer) -> None:
 def create_directory(path: str) -> None:
     """Makes a directory and those above it, durably; fine when it is there."""
 
+class DirectoryLock:
+    """Holds a directory for one program at a time, until it is released or goes.
+
+    UsageError: another has it, said in these words; UnsupportedError: there are no locks.
+    """
+
+    def __init__(self, path: str, elsewhere: str, remedy: str) -> None: ...
+    def release(self) -> None:
+        """Lets go, also where a forked process has it, too. Later calls do nothing."""
+
 def sync_directory(path: str) -> None:
     """Makes the names in a directory durable."""
 

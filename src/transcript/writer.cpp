@@ -9,7 +9,6 @@
 #include <potl/transcript/commitment.hpp>
 
 #include "core/file_system.hpp"
-#include "transcript/directory_lock.hpp"
 #include "transcript/history.hpp"
 #include "transcript/writer_body.hpp"
 
@@ -87,7 +86,7 @@ result<writer> writer::create(const writer_options& options, const job& agreed,
     return usage("software must be UTF-8 of at most 1024 bytes", "");
   }
   if (status made = create_directory(options.directory); !made) return made.why();
-  result<file_handle> lock = lock_directory(options.directory);
+  result<file_handle> lock = lock_run(options.directory);
   if (!lock) return lock.why();
   if (status unused = require_unused(options.directory, agreed); !unused) return unused.why();
   const std::string base = options.directory + "/";

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <utility>
 
+#include <potl/core/directory_lock.hpp>
 #include <potl/numeric/rounding_log.hpp>
 
 namespace potl::transcript {
@@ -14,6 +15,14 @@ namespace {
 constexpr std::chrono::milliseconds sync_interval(10);
 
 }  // namespace
+
+result<file_handle> lock_run(const std::string& directory) {
+  result<file_handle> out =
+      lock_directory(directory, directory + " is being recorded by another writer",
+                     "wait for it, or end the process that holds it");
+  if (!out && out.why().code == errc::unsupported) return file_handle();
+  return out;
+}
 
 writer::body::body(const writer_options& given, const job& agreed, const signing_key& signer)
     : options(given), job_id(agreed.id()), key(signer) {

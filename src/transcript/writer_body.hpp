@@ -27,6 +27,10 @@ inline error usage(const std::string& message, const std::string& remedy) {
   return {errc::usage, message, remedy};
 }
 
+/// Holds a run directory for one recorder; usage when another has it. Where the file system has no
+/// locks, that of clusters for example, there is none.
+result<file_handle> lock_run(const std::string& directory);
+
 /// Where a log stands; what recovery hands to the writer.
 struct log_position {
   digest chain;

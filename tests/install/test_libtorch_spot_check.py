@@ -15,6 +15,8 @@ pytest.importorskip("potl._torch", reason="potl was built without torch")
 
 from libtorch_build import run, run_well  # noqa: E402
 
+import potl  # noqa: E402
+
 
 @pytest.fixture(scope="module")
 def programs(built: Path) -> Path:
@@ -46,7 +48,7 @@ def listening(program: Path, place: Path, *words: object) -> Iterator["subproces
 def guard(programs: Path, place: Path) -> "subprocess.CompletedProcess[str]":
     address = f"unix:{place}/socket"
     return run(
-        programs / "spot_check/guard", place / "data", place / "state", address, place / "key"
+        programs / "spot_check/guard", place / "data", place / "guard", address, place / "key"
     )
 
 
@@ -59,9 +61,9 @@ def test_an_honest_worker_is_accepted_also_after_the_guard_was_killed(
 ) -> None:
     with listening(programs / "spot_check/worker", place):
         address = f"unix:{place}/socket"
-        command = [programs / "spot_check/guard", place / "data", place / "state", address]
+        command = [programs / "spot_check/guard", place / "data", place / "guard", address]
         first = subprocess.Popen([*map(str, command), str(place / "key")])
-        while not (place / "state").exists():
+        while not (place / "guard/state").exists():
             assert first.poll() is None
             time.sleep(0.001)
         first.kill()
@@ -82,12 +84,23 @@ def test_a_false_worker_is_rejected_with_its_step_and_another_one_goes_on(
     assert "verdict: rejected" in done.stdout
     found = re.search(r"the gradient of step (\d+) is false", done.stdout)
     assert found is not None and int(found[1]) >= 41
-    final = (place / "state").read_bytes()[40:48]
+    final = (place / "guard/state").read_bytes()[40:48]
     assert int.from_bytes(final, "little") == (int(found[1]) - 1) // 8 * 8
     with listening(programs / "spot_check/worker", place):
         done = guard(programs, place)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "1 session ended at a check" in done.stdout
+
+
+def test_one_guard_at_a_time_trains_in_a_folder(programs: Path, place: Path) -> None:
+    (place / "guard").mkdir()
+    other = potl._core.DirectoryLock(str(place / "guard"), "a guard in Python", "")
+    done = guard(programs, place)
+    assert done.returncode == 3, done.stdout + done.stderr
+    assert "another guard trains in" in done.stderr
+    other.release()
+    with listening(programs / "spot_check/worker", place):
+        assert guard(programs, place).returncode == 0
 
 
 def test_a_worker_without_the_key_decides_nothing(programs: Path, place: Path) -> None:

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import tempfile
 from collections.abc import Iterator
@@ -12,42 +11,13 @@ from pathlib import Path
 from typing import BinaryIO
 
 from .. import _core
-from ._errors import StorageError, UsageError
+from ._errors import StorageError
 
 
 def state_folder() -> Path:
     """Where potl keeps what outlives a program: in the user's state directory."""
     home = os.environ.get("XDG_STATE_HOME", "")
     return Path(home if home.startswith("/") else "~/.local/state").expanduser() / "potl"
-
-
-def held(folder: Path, elsewhere: str, remedy: str) -> int:
-    """A folder, made where there is none, for one holder at a time: until `release`.
-
-    Raises:
-        UsageError: Another holds it, said in these words.
-        StorageError: It cannot be used.
-    """
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        number = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    except OSError as error:
-        raise StorageError(f"{folder} cannot be used: {error}", "") from error
-    try:
-        fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
-        os.close(number)
-        raise UsageError(elsewhere, remedy) from error
-    except OSError as error:
-        os.close(number)
-        raise StorageError(f"{folder} cannot be locked: {error}", "") from error
-    return number
-
-
-def release(number: int) -> None:
-    """Lets go of what `held` gave, which closing does not where a forked process has it, too."""
-    fcntl.flock(number, fcntl.LOCK_UN)
-    os.close(number)
 
 
 def write_new(path: Path, text: str, *, mode: int = 0o600) -> None:

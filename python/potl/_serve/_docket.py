@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
 from .. import _core
-from .._base._durable import held, release
 from .._base._errors import LimitError, MalformedError, MismatchError, StorageError, UsageError
 from .._dispute._away import digest_of, name_of
 from .._dispute._referee import Referee
@@ -160,7 +159,10 @@ class Docket:
         self._opening, self._opened = asyncio.Lock(), asyncio.Event()
         self._folder = Path(folder)
         self.disputes: dict[str, Dispute] = {}
-        self._held = held(self._folder, f"another referee holds {self._folder}", "end it first")
+        _core.create_directory(str(folder))
+        self._held = _core.DirectoryLock(
+            str(folder), f"another referee holds {folder}", "end it first"
+        )
         try:
             self._go_on()
         except BaseException:
@@ -171,7 +173,7 @@ class Docket:
         """Gives the folder back."""
         for one in self.disputes.values():
             one.close()
-        release(self._held)
+        self._held.release()
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, TypedDict
 import torch
 
 from .. import _core
-from .._base._durable import held, release
 from .._base._errors import MalformedError, UsageError
 from ._gradients import Gradients, bytes_of, weights_of
 
@@ -79,8 +78,8 @@ class Folder:
         Raises:
             UsageError: Another guard trains in the folder, or has done so since.
         """
-        number = held(
-            self._path,
+        lock = _core.DirectoryLock(
+            str(self._path),
             f"another guard trains in {self._path}",
             "end it first, or name another folder",
         )
@@ -93,7 +92,7 @@ class Folder:
                 )
             yield
         finally:
-            release(number)
+            lock.release()
 
     def state(self, kept: Kept) -> _core.State:
         """The final state."""
