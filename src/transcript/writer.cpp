@@ -77,8 +77,13 @@ result<bool> holds_run(const std::string& directory) {
 
 writer::writer(std::unique_ptr<body> content) : body_(std::move(content)) {}
 writer::writer(writer&&) noexcept = default;
-writer& writer::operator=(writer&&) noexcept = default;
-writer::~writer() = default;
+writer& writer::operator=(writer&& other) noexcept {
+  std::swap(body_, other.body_);
+  return *this;
+}
+writer::~writer() {
+  if (body_ && body_->is_elsewhere()) static_cast<void>(body_.release());
+}
 
 result<writer> writer::create(const writer_options& options, const job& agreed,
                               const signing_key& key) {
@@ -168,6 +173,7 @@ status writer::body::append_step(recorded_state after, const step_entry& entry) 
 }
 
 std::uint64_t writer::acknowledged() const {
+  if (body_->is_elsewhere()) return body_->acknowledged_step;
   const std::lock_guard lock(body_->mutex);
   return body_->acknowledged_step;
 }

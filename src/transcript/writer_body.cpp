@@ -14,6 +14,11 @@ namespace {
 // A power cut costs at most these records more than the disk would.
 constexpr std::chrono::milliseconds sync_interval(10);
 
+error forked() {
+  return usage("the recording goes on in the process that began it",
+               "record there, and begin processes beside it before the recorder, or by exec");
+}
+
 }  // namespace
 
 result<file_handle> lock_run(const std::string& directory) {
@@ -54,6 +59,7 @@ status writer::body::start(log_position where, file_handle lock) {
 }
 
 status writer::body::failure() {
+  if (is_elsewhere()) return forked();
   std::unique_lock lock(mutex);
   return report(lock);
 }
@@ -80,6 +86,7 @@ void writer::body::wake_all() {
 
 status writer::body::enqueue(record what, recorded_state after, bool checkpoint,
                              std::vector<std::uint8_t> rounding_log) {
+  if (is_elsewhere()) return forked();
   std::unique_lock lock(mutex);
   if (status reported = report(lock); !reported) return reported;
   const bool holds_state = std::holds_alternative<state>(after);
@@ -114,6 +121,7 @@ void writer::body::help(const state& shared) {
 }
 
 status writer::body::flush() {
+  if (is_elsewhere()) return forked();
   std::unique_lock lock(mutex);
   urgent = enqueued;
   to_sync.notify_one();
@@ -122,6 +130,7 @@ status writer::body::flush() {
 }
 
 status writer::body::stop() {
+  if (is_elsewhere()) return forked();
   if (!appender.joinable()) return failure();
   const status flushed = flush();
   {

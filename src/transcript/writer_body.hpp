@@ -5,6 +5,9 @@
 // of the hashing.
 #pragma once
 
+#include <sys/types.h>
+#include <unistd.h>
+
 #include <condition_variable>
 #include <deque>
 #include <mutex>
@@ -59,8 +62,13 @@ struct writer::body {
   status flush();
   /// Waits for the queue, then ends both threads.
   status stop();
+  /// The first error, also that this is another process.
   status failure();
+  /// A process forked from the recorder's has its memory and its file, and not its threads: there
+  /// nothing may be written, waited for or destroyed.
+  bool is_elsewhere() const noexcept { return process != ::getpid(); }
 
+  const pid_t process = ::getpid();
   writer_options options;
   digest job_id;
   const signing_key& key;

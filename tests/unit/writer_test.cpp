@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <chrono>
 #include <filesystem>
 #include <thread>
@@ -65,6 +68,34 @@ TEST_CASE("a resumed run ends in the state of one that was not interrupted", "[w
   const std::string first = record_run(here.path, here.agreed);
   const std::string second = record_run(there.path, there.agreed, how);
   CHECK(parse_run_note(first)->final_state == parse_run_note(second)->final_state);
+}
+
+TEST_CASE("a process that was forked writes nothing into the run", "[writer]") {
+  workplace here;
+  std::optional<writer> log = here.start();
+  record_steps(*log, here.agreed, 1, 3, here.memory);
+  const pid_t forked = ::fork();
+  REQUIRE(forked >= 0);
+  if (forked == 0) {
+    ::alarm(60);  // what waits for the threads that are not here waits for ever
+    bool refused = true;
+    for (std::uint64_t step = 4; step <= 6; ++step) {
+      step_entry entry;
+      entry.step = step;
+      const status appended = log->append_step(state_after(step, here.memory), entry);
+      refused = refused && !appended && appended.why().code == errc::usage;
+    }
+    refused = refused && !log->publish() && !log->flush() && !log->close();
+    log.reset();
+    ::_exit(refused ? 0 : 1);
+  }
+  int ended = -1;
+  REQUIRE(::waitpid(forked, &ended, 0) == forked);
+  CHECK(ended == 0);
+  record_steps(*log, here.agreed, 4, 6, here.memory);
+  log->close().value();
+  const std::string commitment = commit_run(here.path, here.key).value();
+  CHECK(rejecting_rules(open_run(here.path, here.agreed, commitment).value()).empty());
 }
 
 TEST_CASE("a run is not resumed past what its job allows", "[writer]") {
