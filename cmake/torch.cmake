@@ -16,6 +16,7 @@ print(u.find_spec('torch').submodule_search_locations[0], m.version('torch').spl
     list(GET found 1 POTL_TORCH_VERSION)
   endif()
 endif()
+string(REGEX MATCH "^[0-9]+\\.[0-9]+" POTL_TORCH_MINOR "${POTL_TORCH_VERSION}")
 set(POTL_TORCH_CUDA "")
 if(EXISTS "${POTL_TORCH_DIR}/version.py")
   file(STRINGS "${POTL_TORCH_DIR}/version.py" found REGEX "^cuda.*= '")

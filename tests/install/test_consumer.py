@@ -3,7 +3,10 @@
 
 import hashlib
 import os
+import re
+import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -47,6 +50,43 @@ def test_find_package_gives_a_library_that_links_and_runs(prefix: Path, tmp_path
     run("cmake", "--build", tmp_path)
     printed = run(tmp_path / "consumer")
     assert printed.strip() == merkle_root([b"\0", b"\1", b"\2"]).hex()
+
+
+WITHIN = """
+cmake_minimum_required(VERSION 3.22)
+project(within LANGUAGES CXX)
+if(TORCH_TOO)
+  find_package(Torch REQUIRED)
+endif()
+include(FetchContent)
+FetchContent_Declare(potl SOURCE_DIR {root})
+FetchContent_MakeAvailable(potl)
+foreach(name potl core libtorch libtorch_arithmetic)
+  if(TARGET potl::${{name}})
+    message(STATUS "has potl::${{name}}")
+  endif()
+endforeach()
+"""
+
+
+@pytest.mark.parametrize("with_torch", [False, True])
+def test_a_build_that_potl_is_part_of_has_the_same_targets(
+    tmp_path: Path, with_torch: bool
+) -> None:
+    (tmp_path / "CMakeLists.txt").write_text(WITHIN.format(root=ROOT))
+    options = []
+    if with_torch:
+        torch = pytest.importorskip("torch")
+        if torch.version.cuda is not None and shutil.which("nvcc") is None:
+            pytest.skip("this LibTorch needs the CUDA toolkit to be linked")
+        options = [
+            "-DTORCH_TOO=ON",
+            f"-DCMAKE_PREFIX_PATH={torch.utils.cmake_prefix_path}",
+            f"-DPython_EXECUTABLE={sys.executable}",
+        ]
+    printed = run("cmake", "-S", tmp_path, "-B", tmp_path / "build", "-DPOTL_CUDA=OFF", *options)
+    names = ["potl", "core", *(["libtorch", "libtorch_arithmetic"] if with_torch else [])]
+    assert re.findall(r"has potl::(\w+)", printed) == names
 
 
 CUDA_CONSUMER = """
