@@ -103,7 +103,7 @@ inline detail::first_steps require_replayable(const builder& build, const transc
     throw exception(
         {errc::unsupported,
          "a restored state trains on differently: something else changes while training",
-         "register it as a buffer"});
+         "register as a buffer what training changes, and draw from LibTorch's CPU generator"});
   }
   return straight;
 }

@@ -31,6 +31,7 @@
 #include <potl/libtorch/detail/step_arithmetic.hpp>
 #include <potl/libtorch/detail/step_rounding.hpp>
 #include <potl/libtorch/detail/still_watch.hpp>
+#include <potl/libtorch/detail/unchanged.hpp>
 #include <potl/libtorch/detail/update.hpp>
 #include <potl/libtorch/task.hpp>
 #include <potl/transcript/detail/batch_order.hpp>
@@ -390,7 +391,7 @@ inline std::uint64_t workload::writes() const {
   const module_tensors all = tensors_of(*task_.model);
   for (const auto* tensors : {&all.parameters, &all.buffers}) {
     for (const auto& [name, tensor] : *tensors) {
-      if (!tensor.is_inference()) out += tensor._version();
+      if (!tensor.is_inference()) out += static_cast<std::uint64_t>(tensor._version());
     }
   }
   return out;
@@ -454,6 +455,11 @@ inline double workload::pass_over(std::uint64_t step, std::span<const std::int64
   std::uint64_t number = 0;
   for (const part& one : micro_batches(ids)) {
     const at::Tensor loss = loss_of(one, step, number++);
+    if (!loss.requires_grad()) {
+      detail::misuse("no parameter leads to what task::losses returns",
+                     "compute the losses from the model's output, without detach() or a "
+                     "NoGradGuard, and leave requires_grad on");
+    }
     loss.backward();
     out += loss.item<double>();
   }
@@ -511,37 +517,11 @@ inline step_result workload::run_step(std::uint64_t step, std::span<const std::i
   return out;
 }
 
-namespace detail {
-
-/// Brings a model back to what it was at the end of its life: forward passes move buffers, and a
-/// teacher's parameters.
-class unchanged {
- public:
-  explicit unchanged(torch::nn::Module& model) : kept_(model.buffers()) {
-    const std::vector<at::Tensor> parameters = model.parameters();
-    kept_.insert(kept_.end(), parameters.begin(), parameters.end());
-    // Nothing moves what was made in inference mode, and nothing may write to it.
-    std::erase_if(kept_, [](const at::Tensor& one) { return one.is_inference(); });
-    for (const at::Tensor& one : kept_) saved_.push_back(one.detach().clone());
-  }
-  unchanged(const unchanged&) = delete;
-  unchanged& operator=(const unchanged&) = delete;
-  ~unchanged() {
-    const at::NoGradGuard no_grad;
-    for (std::size_t i = 0; i < kept_.size(); ++i) kept_[i].copy_(saved_[i]);
-  }
-
- private:
-  std::vector<at::Tensor> kept_, saved_;
-};
-
-}  // namespace detail
-
 inline double workload::batch_loss(std::uint64_t step, std::span<const std::int64_t> ids) {
   const uncounted writing(*this);
   const generator_scope scope;
   const at::AutoGradMode with_gradients(true);  // as in the step: operators may look at that
-  const detail::unchanged guard(*task_.model);
+  detail::unchanged guard(*task_.model);
   double out = 0;
   const std::vector<part> parts = micro_batches(ids);
   const step_rounding::part rounded(rounding_, step);  // never ended: this is not a whole step
@@ -554,6 +534,7 @@ inline double workload::batch_loss(std::uint64_t step, std::span<const std::int6
   }
   arithmetic_.require_chosen();
   forget_gradients();
+  guard.restore();
   return out;
 }
 
@@ -562,7 +543,7 @@ inline subset_outcome workload::subset_loss(std::span<const std::int64_t> ids) {
   const uncounted writing(*this);
   const generator_scope scope;
   const at::NoGradGuard no_grad;
-  const detail::unchanged guard(*task_.model);
+  detail::unchanged guard(*task_.model);
   const auto block = arithmetic_.block();
   tensors parts;
   for (std::size_t first = 0; first < ids.size(); first += task_.batch_size) {
@@ -572,6 +553,7 @@ inline subset_outcome workload::subset_loss(std::span<const std::int64_t> ids) {
     parts.push_back(losses_of(some, key).to(at::kDouble));
   }
   const at::Tensor all = at::cat(parts);
+  guard.restore();
   return {all.mean().item<double>(), all.std(false).item<double>()};
 }
 

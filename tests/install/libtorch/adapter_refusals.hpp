@@ -133,6 +133,42 @@ void losses_other_than_the_jobs_are_refused() {
   EXPECT(code_of([&] { job_of(with_losses(NAN)); }) == potl::errc::usage);
 }
 
+void what_no_pass_can_restore_is_refused() {
+  const pl::builder plain = builder_of(momentum);
+  const auto answer = [&](const std::function<void(pl::task&)>& change) {
+    return code_of([&] {
+      job_of([&] {
+        pl::task out = plain();
+        change(out);
+        return out;
+      });
+    });
+  };
+  EXPECT(answer([](pl::task& of) {
+           of.model->register_buffer("shared", at::zeros({1}).expand({4}));
+         }) == potl::errc::unsupported);
+  EXPECT(answer([](pl::task& of) {
+           of.model->register_buffer("row", at::zeros({4}).expand({1, 4}));
+         }) == potl::errc::internal);  // accepted
+  EXPECT(answer([](pl::task& of) {
+           const at::Tensor ring = of.model->register_buffer("ring", at::zeros({0}));
+           of.losses = [ring, theirs = of.losses](const pl::tensors& batch) {
+             ring.set_data(at::zeros({ring.size(0) + 1}));
+             return theirs(batch);
+           };
+         }) == potl::errc::unsupported);
+}
+
+void losses_without_a_gradient_are_refused() {
+  const pl::builder plain = builder_of(momentum);
+  const auto detached = [&] {
+    pl::task out = plain();
+    out.losses = [theirs = out.losses](const pl::tensors& batch) { return theirs(batch).detach(); };
+    return out;
+  };
+  EXPECT(code_of([&] { job_of(detached); }) == potl::errc::usage);
+}
+
 void an_optimizer_of_another_model_is_refused() {
   Net elsewhere;
   const auto foreign = [&](Net&) { return momentum(elsewhere); };

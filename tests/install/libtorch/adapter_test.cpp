@@ -552,6 +552,8 @@ int main(int count, char** words) {
   flags_that_the_build_does_not_set_are_refused();
   options_that_the_build_does_not_set_are_refused();
   a_model_that_is_not_made_by_the_build_is_refused();
+  what_no_pass_can_restore_is_refused();
+  losses_without_a_gradient_are_refused();
   moments_and_counts_that_no_steps_make_are_refused();
   a_running_variance_below_zero_is_refused();
   a_running_variance_that_the_build_leaves_below_zero_is_no_square();

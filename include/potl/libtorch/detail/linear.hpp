@@ -43,7 +43,8 @@ inline bool keeps_nothing(const torch::nn::Module& one, const std::set<const voi
 inline bool is_linear(const task& of) {
   std::set<const void*> trained;
   for (const auto& optimizer : of.optimizers) {
-    if (typeid(*optimizer) != typeid(torch::optim::SGD)) return false;
+    const torch::optim::Optimizer& which = *optimizer;
+    if (typeid(which) != typeid(torch::optim::SGD)) return false;
     for (const auto& group : optimizer->param_groups()) {
       for (const at::Tensor& one : group.params()) {
         if (one.requires_grad()) trained.insert(one.unsafeGetTensorImpl());

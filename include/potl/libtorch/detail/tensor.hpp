@@ -76,6 +76,10 @@ class describer {
     }
     const std::optional<dtype> type = dtype_of(tensor.scalar_type());
     if (!type) detail::refuse(path, "its element type has no place in a state", "use another");
+    for (std::int64_t i = 0; i < tensor.dim(); ++i) {
+      if (tensor.stride(i) != 0 || tensor.size(i) < 2) continue;
+      detail::refuse(path, "an expanded tensor shares its elements", "call .clone() on it");
+    }
     const at::Tensor& plain = row_major(tensor);
     transcript::state_tensor out;
     out.type = *type;
