@@ -326,7 +326,8 @@ def strength_of(document: Mapping[str, object]) -> list[StrengthRow]:
         )
         bad = as_float(entry.get("bad_segments"))
         if fraction is not None and probability is not None:
-            out.append(StrengthRow(fraction, None if bad is None else int(bad), probability))
+            spoiled = None if bad is None or not math.isfinite(bad) else int(bad)
+            out.append(StrengthRow(fraction, spoiled, probability))
     return sorted(out, key=lambda row: row.fraction)
 
 

@@ -316,6 +316,8 @@ def test_numbers_beyond_every_scale_are_drawn(reports: Reports) -> None:
     report["replays"][0]["ratio"] = 1e300
     report["replays"][1]["ratio"] = "nan"
     report["replays"][4].update(ratio=5e-324, equal=False)
+    for row, count in zip(report["strength"]["table"], ("inf", "nan"), strict=False):
+        row["bad_segments"] = count
     text = _report.render_html(report)
     assert re.search(r'="-?(nan|inf)', text) is None
 
