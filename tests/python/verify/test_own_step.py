@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -243,6 +244,46 @@ def test_a_step_prunes_by_weights_that_a_checkpoint_holds(arithmetic: str, tmp_p
 
 
 RATE = 0.1
+
+
+class LeavesOut(Task):
+    """Every fourth batch has no finite loss, moves no weight, and is reported as `said`."""
+
+    said: float
+
+    def step(self, batch: Any) -> torch.Tensor:
+        left_out = int(self.model.get_buffer("1.num_batches_tracked")) % 4 == 3
+        loss = self.compute_loss(batch) * (float("nan") if left_out else 1.0)
+        if left_out:
+            return torch.tensor(self.said)
+        self.optimizer.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]
+        self.update(loss.detach())
+        return loss.detach()
+
+    def compute_loss(self, batch: Any, reduction: str = "mean") -> torch.Tensor:
+        return F.cross_entropy(self.model(batch[0]), batch[1], reduction=reduction)
+
+
+@pytest.mark.parametrize("arithmetic", ["ord32", "stock"])
+@pytest.mark.parametrize(("said", "verdict"), [(0.0, "accepted"), (math.nan, "rejected")])
+def test_a_step_without_a_finite_loss_is_left_out_if_it_says_a_finite_one(
+    said: float, verdict: str, arithmetic: str, tmp_path: Path
+) -> None:
+    def leaving_out() -> Task:
+        model = net()
+        task = LeavesOut(
+            model=model, optimizer=sgd(model), dataset=data(), batch_size=8, epochs=3
+        )
+        task.said = said
+        return task
+
+    job = potl.Job.create(leaving_out, seed=7, checkpoint_every=3, arithmetic=arithmetic)
+    run = potl.record(leaving_out, tmp_path / "run", job=job)
+    report = potl.verify(run, job=job, commitment=run.commit(), task=leaving_out, ledger=None)
+    assert report.verdict == verdict, report.sentence
+    rejecting = {one.rule for one in report.findings if one.result == "reject"}
+    assert rejecting == (set() if verdict == "accepted" else {"transcript.finite"})
 
 
 class Faster(Task):
