@@ -13,6 +13,7 @@ from __future__ import annotations
 import csv
 import functools
 import io
+import itertools
 import json
 import math
 import re
@@ -33,8 +34,10 @@ from ._writing import require_new
 
 _BATCH = 1024
 _STRUCTURED = (".npz", ".safetensors", ".json")
-# Who answers may be the cheat: no more bytes than this are read or unpacked.
+# Who answers may be the cheat: no more bytes than this are read or unpacked. Where there are
+# classes, the client's questions say what answers to them take, also of a model of many outputs.
 _MOST_TEXT, _MOST_ARRAY = 1 << 26, 1 << 31
+_MOST_OF_ONE, _MOST_OF_A_SCORE = 1 << 14, 64
 _NUMBERED = re.compile(r"0*(\d{1,9})(\.png)?")
 _SHOWN, _SHOWN_OF_ONE = 5, 60
 
@@ -87,8 +90,12 @@ def read_answers(task: ExtraTask, path: Path) -> tuple[Floats, Floats]:
     if not path.is_file():
         raise UsageError(f"there are no answers {path}", "check the path")
     values: Any
+    questions, classes = task.questions(), task.form.classes
     is_array = path.suffix in (".npz", ".safetensors")
-    _require_at_most(path, _MOST_ARRAY if is_array else _MOST_TEXT)
+    most = _MOST_ARRAY if is_array else _MOST_TEXT
+    if classes:
+        most = min(most, len(questions) * (_MOST_OF_ONE + classes * _MOST_OF_A_SCORE))
+    _require_at_most(path, most)
     if is_array:
         arrays = read_arrays(path)
         if len(arrays) != 1:
@@ -100,7 +107,6 @@ def read_answers(task: ExtraTask, path: Path) -> tuple[Floats, Floats]:
             values = json.loads(text) if path.suffix == ".json" else None
         except (ValueError, RecursionError) as error:
             raise MalformedError(f"{path} cannot be read: {error}", "") from error
-    questions = task.questions()
     if path.suffix not in _STRUCTURED:
         values = _lines(text, path, task.form, len(questions))
     is_list = isinstance(values, list) or (isinstance(values, np.ndarray) and values.ndim > 0)
@@ -144,13 +150,13 @@ def _lines(text: str, path: Path, form: Form, count: int) -> list[Any]:
         UsageError: A line is not an answer.
     """
     names = list(_named(form))
-    lines = [line.strip() for line in text.split("\n") if line.strip()]
-    if len(lines) == count and names and set(lines) <= set(names):
+    lines = [line.strip() for line in text.split("\n") if line.strip()] if names else []
+    if names and len(lines) == count and set(lines) <= set(names):
         return lines  # also names with commas and quotes
-    rows = _cells(text, path)
+    rows = _cells(text, path, count + 1)
     header = rows.pop(0) if len(rows) == count + 1 and _is_header(rows[0], names) else None
     if len(rows) != count:
-        raise _wrong_count(len(rows), count)
+        raise _wrong_count(len(rows) if len(rows) <= count else f"more than {count}", count)
     rows, header = _in_order(rows, header)
     width = len(rows[0])
     for number, row in enumerate(rows, 1):
@@ -218,11 +224,13 @@ def _named(form: Form) -> dict[str, int]:
     return dict(zip(names, form.items.values or range(form.classes), strict=True))
 
 
-def _cells(text: str, path: Path) -> list[list[str]]:
+def _cells(text: str, path: Path, most: int) -> list[list[str]]:
+    """The cells of each line that is not empty; of more than `most` lines no more than tell so."""
     delimiter = "\t" if path.suffix == ".tsv" else ","
     try:
         rows = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
-        return [cells for row in rows if any(cells := [cell.strip() for cell in row])]
+        found = (cells for row in rows if any(cells := [cell.strip() for cell in row]))
+        return list(itertools.islice(found, most + 1))
     except csv.Error as error:
         raise UsageError(f"{path} cannot be read: {error}", "write one answer per line") from error
 

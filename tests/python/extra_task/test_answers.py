@@ -42,10 +42,38 @@ def test_answers_that_unpack_to_gigabytes_are_not_unpacked(
 
 
 def test_text_that_is_too_long_is_not_read(task: potl.ExtraTask, tmp_path: Path) -> None:
+    without = tmp_path / "without.key"
+    images = np.random.default_rng(0).integers(0, 256, (1000, 8, 8), np.uint8)
+    errors = potl.ExtraTask(potl.ExtraTask.keygen(without), like=(images, images), classes=0)
     path = tmp_path / "answers.csv"
     with path.open("wb") as file:
         file.truncate((1 << 26) + 1)
     with pytest.raises(potl.LimitError, match="more than"):
+        _question_files.read_answers(errors, path)
+
+
+@pytest.mark.parametrize("name", ["answers.csv", "answers.json", "answers.safetensors"])
+def test_answers_take_no_more_than_scores_of_all_classes_can(
+    task: potl.ExtraTask, tmp_path: Path, name: str
+) -> None:
+    path = tmp_path / name
+    with path.open("wb") as file:
+        file.truncate(len(task.questions()) * (16384 + 10 * 64) + 1)
+    with pytest.raises(potl.LimitError, match="answer with class numbers"):
+        _question_files.read_answers(task, path)
+
+
+def test_a_model_of_many_outputs_fits(task: potl.ExtraTask, tmp_path: Path) -> None:
+    scores = np.zeros((len(task.questions()), 2048))
+    np.savez(tmp_path / "answers.npz", scores)
+    _question_files.read_answers(task, tmp_path / "answers.npz")
+
+
+def test_lines_beyond_the_questions_are_not_gathered(task: potl.ExtraTask, tmp_path: Path) -> None:
+    path = tmp_path / "answers.csv"
+    count = len(task.questions())
+    path.write_text("1\n" * (count + 5))
+    with pytest.raises(potl.UsageError, match=f"more than {count} answers to {count} questions"):
         _question_files.read_answers(task, path)
 
 

@@ -272,9 +272,7 @@ def test_a_step_without_a_finite_loss_is_left_out_if_it_says_a_finite_one(
 ) -> None:
     def leaving_out() -> Task:
         model = net()
-        task = LeavesOut(
-            model=model, optimizer=sgd(model), dataset=data(), batch_size=8, epochs=3
-        )
+        task = LeavesOut(model=model, optimizer=sgd(model), dataset=data(), batch_size=8, epochs=3)
         task.said = said
         return task
 
