@@ -62,7 +62,7 @@ def families() -> dict[str, Callable[[], object]]:
     wide = nodes[:, None].expand(8192, 64)
     lstm = torch.nn.LSTM(8, 32, batch_first=True)
     norm, group = torch.nn.BatchNorm1d(512), torch.nn.GroupNorm(8, 64)
-    norm2d = torch.nn.BatchNorm2d(64)
+    norm2d, conv = torch.nn.BatchNorm2d(64), torch.nn.Conv2d(64, 64, 3, padding=1)
     calls: dict[str, tuple[Callable[[torch.Tensor], torch.Tensor], torch.Tensor]] = {
         "square": (lambda x: x**2, table),
         "root": (lambda x: x**-0.5, table.abs() + 0.1),
@@ -74,6 +74,9 @@ def families() -> dict[str, Callable[[], object]]:
         "batch_norm.samples": (norm, table),
         "batch_norm.channels_last": (norm2d, last),
         "group_norm": (group, image),
+        "group_norm.channels_last": (group, last),
+        "conv2d.channels_last": (conv, last),
+        "max_pool2d.channels_last": (lambda x: functional.max_pool2d(x, 2), last),
         "mean.channels_last": (lambda x: x.mean((2, 3)), last),
         "interpolate.channels_last": (
             lambda x: functional.interpolate(x, scale_factor=2, mode="bilinear"),

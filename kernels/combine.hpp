@@ -64,6 +64,10 @@ struct combined_elements {
     } else if constexpr (Kind == combination::soft_shrink) {
       const lane low = negative(first), not_above = smaller(first, x);
       return x - larger(low, not_above);
+    } else if constexpr (Kind == combination::hard_swish) {
+      const lane up = x + lane(3.0F);
+      const lane ramp(up.v < 0 ? 0.0F : up.v > 6 ? 6.0F : up.v);
+      return ramp * x / lane(6.0F);
     } else if constexpr (Kind == combination::softplus) {
       return softplus(softplus_scalars<float>{n, m}, x);
     } else if constexpr (Kind == combination::elu) {
@@ -97,6 +101,9 @@ struct combined_elements {
         return n < y.v && y.v < m ? x : lane(0.0F);
       } else if constexpr (Kind == combination::pass_beyond) {
         return y.v < n || y.v > m ? x : lane(0.0F);
+      } else if constexpr (Kind == combination::hard_swish_gradient) {
+        const lane inside = (y / lane(3.0F) + lane(0.5F)) * x;
+        return y.v < -3 ? lane(0.0F) : y.v <= 3 ? inside : x;
       } else if constexpr (Kind == combination::softplus_gradient) {
         return softplus_slope(softplus_scalars<float>{n, m}, x, y);
       } else {

@@ -143,3 +143,20 @@ TEST_CASE("gates let nothing through where the operand is NaN or on a bound") {
   CHECK(y == std::vector<float>{0, 0, 0, -3.0F, 0});
   CHECK(bits(y[4]) == 0);
 }
+
+TEST_CASE("a hard swish ends at its bounds, and NaN stays") {
+  const std::vector<float> x = {
+      -infinity, -4.0F, -3.0F,    -0.0F,        1.0F,
+      3.0F,      4.0F,  infinity, not_a_number, std::nextafter(3.0F, 4.0F)};
+  std::vector<float> y(x.size());
+  hard_swish(std::span<const float>(x), std::span<float>(y), inline_executor());
+  const std::vector<std::uint32_t> values = {
+      0x7fc00000U, bits(-0.0F), bits(-0.0F),    bits(-0.0F), bits(4.0F / 6.0F),
+      bits(3.0F),  bits(4.0F),  bits(infinity), 0x7fc00000U, bits(x[9])};
+  for (std::size_t i = 0; i < x.size(); ++i) CHECK(bits(y[i]) == values[i]);
+  const std::vector<float> dy(1, 2.0F);
+  hard_swish_gradient(std::span<const float>(dy), std::span<const float>(x), std::span<float>(y),
+                      inline_executor());
+  const std::vector<float> slopes = {0, 0, -1, 1, (1.0F / 3.0F + 0.5F) * 2.0F, 3, 2, 2, 2, 2};
+  for (std::size_t i = 0; i < x.size(); ++i) CHECK(bits(y[i]) == bits(slopes[i]));
+}

@@ -34,6 +34,8 @@ enum class combination {
   pass_between,            ///< a where n < b < m, else +0
   pass_beyond,             ///< a where b < n or b > m, else +0
   soft_shrink,             ///< a less what is nearest to it in [-n, n]
+  hard_swish,              ///< of a
+  hard_swish_gradient,     ///< of a, its gradient, at b
   softplus,                ///< of a, with beta n and threshold m
   softplus_gradient,       ///< of a, its gradient, at b
   elu,                     ///< of a, with alpha scale n, scale m and input scale l

@@ -4,7 +4,6 @@
 #include <potl/numeric/detail/ieee.hpp>
 #include <potl/numeric/elementwise.hpp>
 
-#include <cmath>
 #include <limits>
 
 #include <ATen/TensorOperators.h>
@@ -15,9 +14,7 @@
 #include <ATen/ops/scalar_tensor.h>
 #include <ATen/ops/sigmoid.h>
 #include <ATen/ops/where.h>
-#include <ATen/ops/zeros.h>
 
-#include "choices.hpp"
 #include "elements.hpp"
 #include "registrar.hpp"
 
@@ -160,27 +157,23 @@ Tensor hardtanh_backward(const Tensor& dy, const Tensor& x, const Scalar& low, c
       combined_there{cuda::combination::pass_between, {low.toDouble(), high.toDouble()}});
 }
 
-/// min(max(x + 3, 0), 6)
-Tensor ramp(const Tensor& x) { return x.add(3).clamp_(0, 6); }
 Tensor hardsigmoid(const Tensor& x) {
-  return rounded_to(ramp(widened("hardsigmoid", x)).div_(6), result_type(x));
+  return rounded_to(widened("hardsigmoid", x).add(3).clamp_(0, 6).div_(6), result_type(x));
 }
 Tensor hardsigmoid_backward(const Tensor& dy, const Tensor& x) {
   return hardtanh_backward(dy / 6, x, -3, 3);
 }
-Tensor hardswish(const Tensor& x) {
-  const Tensor wide = widened("hardswish", x);
-  return rounded_to(ramp(wide).mul_(wide).div_(6), result_type(x));
+Tensor hardswish(destination to, const Tensor& x) {
+  return elements(
+      "hardswish", {x}, to,
+      [](const auto& in, auto out) { numeric::hard_swish(in[0], out, executor()); },
+      combined_there{cuda::combination::hard_swish});
 }
 Tensor hardswish_backward(const Tensor& dy, const Tensor& x) {
-  const auto [wide, operand] =
-      broadcast(widened("hardswish_backward", dy), widened("hardswish_backward", x));
-  const Tensor middle = operand.div(3).add_(0.5).mul_(wide);
-  const double after_3 =
-      operand.scalar_type() == at::kDouble ? std::nextafter(3.0, 4.0) : std::nextafter(3.0F, 4.0F);
-  if_below(operand, after_3, middle, wide, middle);
-  if_below(operand, -3, at::zeros({}, middle.options()), middle, middle);
-  return rounded_to(middle, result_type(dy));
+  return elements(
+      "hardswish_backward", {dy, x}, nullptr,
+      [](const auto& in, auto out) { numeric::hard_swish_gradient(in[0], in[1], out, executor()); },
+      combined_there{cuda::combination::hard_swish_gradient});
 }
 
 Tensor logit(const Tensor& x, std::optional<double> epsilon) {

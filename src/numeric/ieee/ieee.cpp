@@ -125,6 +125,25 @@ void soft_shrink_to(std::span<const Real> x, double lambda, std::span<Real> out,
 }
 
 template <class Real>
+void hard_swish_to(std::span<const Real> x, std::span<Real> y, const executor& workers) {
+  require(x.size() == y.size());
+  each_of_two(x, x, y, workers, [](Real value, Real) {
+    const Real up = value + Real{3}, not_below = up < Real{0} ? Real{0} : up;
+    return canonical((not_below > Real{6} ? Real{6} : not_below) * value / Real{6});
+  });
+}
+
+template <class Real>
+void hard_swish_gradient_to(std::span<const Real> dy, std::span<const Real> x, std::span<Real> dx,
+                            const executor& workers) {
+  each_of_two(dy, x, dx, workers, [](Real slope, Real at) {
+    const Real inside = (at / Real{3} + Real{0.5}) * slope;
+    const Real from_low = at <= Real{3} ? inside : slope;
+    return canonical(at < Real{-3} ? Real{0} : from_low);
+  });
+}
+
+template <class Real>
 void pass_between_to(std::span<const Real> value, std::span<const Real> x, bounds of,
                      std::span<Real> out, const executor& workers) {
   const auto low = static_cast<Real>(of.low);
@@ -217,6 +236,22 @@ void soft_shrink(std::span<const float> x, double lambda, std::span<float> out,
 void soft_shrink(std::span<const double> x, double lambda, std::span<double> out,
                  const executor& workers) {
   soft_shrink_to(x, lambda, out, workers);
+}
+
+void hard_swish(std::span<const float> x, std::span<float> y, const executor& workers) {
+  hard_swish_to(x, y, workers);
+}
+void hard_swish(std::span<const double> x, std::span<double> y, const executor& workers) {
+  hard_swish_to(x, y, workers);
+}
+
+void hard_swish_gradient(std::span<const float> dy, std::span<const float> x, std::span<float> dx,
+                         const executor& workers) {
+  hard_swish_gradient_to(dy, x, dx, workers);
+}
+void hard_swish_gradient(std::span<const double> dy, std::span<const double> x,
+                         std::span<double> dx, const executor& workers) {
+  hard_swish_gradient_to(dy, x, dx, workers);
 }
 
 void pass_between(std::span<const float> value, std::span<const float> x, bounds of,

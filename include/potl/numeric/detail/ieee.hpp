@@ -13,6 +13,8 @@
 //   maximum, minimum  NaN wins; of zeros with different signs +0 is larger
 //   fmax, fmin        the same, but a number wins over NaN
 //   soft_shrink       x - lambda above lambda, x + lambda below -lambda, +0 between; NaN stays
+//   hard_swish    min(max(x + 3, 0), 6) x / 6
+//   hard_swish_gradient  0 below -3, (x / 3 + 1/2) dy up to 3, else dy (where x is NaN too)
 //   pass_between      value where low < x < high, else +0 (where x is NaN too)
 //   pass_beyond       value where x < low or x > high, else +0 (where x is NaN too)
 // NaN results are canonical (0x7fc00000, 0x7ff8000000000000).
@@ -65,6 +67,13 @@ void soft_shrink(std::span<const float> x, double lambda, std::span<float> out,
                  const executor& workers);
 void soft_shrink(std::span<const double> x, double lambda, std::span<double> out,
                  const executor& workers);
+
+void hard_swish(std::span<const float> x, std::span<float> y, const executor& workers);
+void hard_swish(std::span<const double> x, std::span<double> y, const executor& workers);
+void hard_swish_gradient(std::span<const float> dy, std::span<const float> x, std::span<float> dx,
+                         const executor& workers);
+void hard_swish_gradient(std::span<const double> dy, std::span<const double> x,
+                         std::span<double> dx, const executor& workers);
 
 struct bounds {
   double low = 0;
