@@ -73,7 +73,7 @@ HEADERS = {
     "Encryption": ["crypto/sealing"],
     "Draws": ["crypto/challenge"],
     "Values": ["core/digest", "core/dtype", "core/error", "core/result"],
-    "Files": ["core/file", "encoding/json"],
+    "Files": ["core/file", "core/directory_lock", "encoding/json"],
     "Arithmetic": ["numeric/arithmetic", "numeric/gemm", "numeric/convolution"],
     "Functions and sums": ["numeric/elementwise", "numeric/combine", "numeric/reduction"],
     "Rounding logs": ["numeric/rounding_log"],
