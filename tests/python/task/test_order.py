@@ -225,6 +225,25 @@ def test_steps_before_a_resume_are_compared_too(tmp_path: Path) -> None:
     assert run.inspect()["resumes"]
 
 
+def test_a_run_that_goes_on_is_not_accused_of_another_order(tmp_path: Path) -> None:
+    """The second session is looked at before it has trained the steps after 5 again."""
+    job, path = potl.Job.create(weighted, seed=7, checkpoint_every=4), tmp_path / "run"
+    for last in (7, 5):
+        with potl.Prover(weighted, path, job=job) as prover:
+            for done in prover.steps():
+                if done.number == last:
+                    break
+        reports = [
+            potl.monitor(path, job=job, task=weighted, every=0, timeout=0),
+            potl.verify(path, job=job, task=weighted, ledger=None),
+        ]
+        for report in reports:
+            results = {f.rule: f.result for f in report.findings}
+            assert report.verdict == "inconclusive", report.sentence
+            assert results["agreed.batch_order"] == "inconclusive"
+    assert len(potl.Run(path).inspect()["resumes"]) == 1
+
+
 def test_the_job_alone_does_not_give_such_ids() -> None:
     job = create(in_order)
     assert job.core.fields()["order"]["samples"] == COUNT
