@@ -21,8 +21,9 @@ namespace {
 
 // A rate below this share of the largest lowers no limit further: not every optimizer heeds it.
 constexpr double least_rate = 0.01;
-// States may gain tensors (optimizers make theirs in the first step), but not without end.
-constexpr std::size_t tensor_growth = 8, tensor_slack = 64;
+// States may gain tensors (optimizers make theirs in the first step, and LBFGS three for each entry
+// of its history, of which it keeps 100), but not without end.
+constexpr std::size_t tensor_growth = 8, tensor_slack = 512;
 
 using transcript::state;
 
@@ -430,7 +431,14 @@ finding judge_reach(const run_view& run, double reach, std::uint64_t pool, std::
     return out;
   }
   const screening seen = screen(run, *run.moved(), usual_by(stretches.size(), pool, sampled));
-  std::uint64_t beyond = 0, left = 0;
+  const std::vector<segment> all = segments_of(run);
+  const auto starting_before = [&](std::uint64_t step) {
+    return static_cast<std::uint64_t>(
+        std::partition_point(all.begin(), all.end(),
+                             [&](const segment& part) { return part.start < step; }) -
+        all.begin());
+  };
+  std::uint64_t beyond = 0, left = 0, room = 0;
   double largest = 0;
   const screened* worst = nullptr;
   for (const screened& one : seen.stretches) {
@@ -439,6 +447,7 @@ finding judge_reach(const run_view& run, double reach, std::uint64_t pool, std::
       continue;
     }
     ++beyond;
+    room += starting_before(one.where.end) - starting_before(one.where.start);
     if (is_covered(one.where, measurements)) continue;
     ++left;
     if (worst == nullptr || !(one.ratio <= worst->ratio)) worst = &one;
@@ -454,17 +463,18 @@ finding judge_reach(const run_view& run, double reach, std::uint64_t pool, std::
   } else {
     out.first_step = worst->where.start + 1;
     out.last_step = worst->where.end;
-    out.reason = text(left) + " of " + text(std::uint64_t{seen.stretches.size()}) +
-                 " stored states lie further from the one before than " + times +
-                 " and were not replayed, " +
-                 (worst->tensor.empty()
-                      ? std::string("one of them because it cannot be read")
-                      : "above all " + worst->tensor + " at step " + text(worst->where.end) + " (" +
-                            text(worst->ratio) + " times)") +
-                 (std::isinf(worst->ratio)
-                      ? ": replay more (samples=); what else stands still is beyond every reach"
-                      : ": replay more (samples=), or allow more (reach=) where honest trainings "
-                        "move so");
+    out.reason =
+        text(left) + " of " + text(std::uint64_t{seen.stretches.size()}) +
+        " stored states lie further from the one before than " + times +
+        " and were not replayed, " +
+        (worst->tensor.empty()
+             ? std::string("one of them because it cannot be read")
+             : "above all " + worst->tensor + " at step " + text(worst->where.end) + " (" +
+                   text(worst->ratio) + " times)") +
+        ": replay more (samples=" + text(room) + " makes room for all" +
+        (std::isfinite(worst->ratio) ? "), or allow more (reach=" + text(std::ceil(worst->ratio)) +
+                                           ") where honest trainings move so"
+                                     : "; no reach= does)");
   }
   out.details = {{"stretches", std::uint64_t{seen.stretches.size()}},
                  {"beyond", beyond},
