@@ -323,6 +323,8 @@ class _Moments:
         for number in numbers:
             law = merged(*(form(each[number]) for each in after if number in each))
             law = law if default else loosely(law)
+            if isinstance(optimizer, torch.optim.LBFGS):
+                law = _numbers_or_tensors(law)
             counts = all(
                 _counts(each[number], step) for step, each in enumerate(kept) if number in each
             )
@@ -365,6 +367,18 @@ class _Moments:
         ]
         absent = [number for number in laws if number not in needed]
         return ("map", {"state": ("map", laws, absent), "param_groups": ("items", groups)}, [])
+
+
+def _numbers_or_tensors(law: Law) -> Law:
+    """LBFGS keeps the length of its last step, among others, as a number or as a tensor of the
+    direction's type, as its line search happened to end.
+    """
+    if law[0] != "map" or law[1].get("d", OPEN)[0] != "tensor":
+        return law
+    scalar: Law = ("tensor", law[1]["d"][1], [])
+    either: Law = ("any", [("kind", "number"), scalar])
+    single = (("kind", "number"), scalar)
+    return ("map", {k: either if v in single else v for k, v in law[1].items()}, law[2])
 
 
 # ---------------------------------------------------------------------- forms of the whole
