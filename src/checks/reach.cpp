@@ -472,8 +472,7 @@ finding judge_reach(const run_view& run, double reach, std::uint64_t pool, std::
              : "above all " + worst->tensor + " at step " + text(worst->where.end) + " (" +
                    text(worst->ratio) + " times)") +
         ": replay more (samples=" + text(room) + " makes room for all" +
-        (std::isfinite(worst->ratio) ? "), or allow more (reach=" + text(std::ceil(worst->ratio)) +
-                                           ") where honest trainings move so"
+        (std::isfinite(worst->ratio) ? "), or allow more (reach=) where honest trainings move so"
                                      : "; no reach= does)");
   }
   out.details = {{"stretches", std::uint64_t{seen.stretches.size()}},

@@ -176,7 +176,7 @@ TEST_CASE("movements beyond reach are inconclusive until they are replayed") {
   const finding open = judged_reach(run, {});
   REQUIRE(open.result == outcome::inconclusive);
   REQUIRE(open.reason.ends_with(
-      ": replay more (samples=2 makes room for all), or allow more (reach=50) where honest "
+      ": replay more (samples=2 makes room for all), or allow more (reach=) where honest "
       "trainings move so"));
   REQUIRE(judged_reach(run, {answered(500, 510)}).result == outcome::inconclusive);
   REQUIRE(judged_reach(run, {answered(500, 510), answered(700, 710)}).result == outcome::pass);
