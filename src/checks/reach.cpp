@@ -331,13 +331,10 @@ screening screen(const run_view& run, const movements& moved, usual_of whose) {
 
 namespace {
 
-// Whether it is part of an object of the user's own.
-bool is_users(std::string_view path) { return path.starts_with("state/"); }
-
 // Whether the schema knows a setting for each step, where the job lists the rates.
 bool is_computed(std::string_view path) {
-  constexpr std::string_view groups = "/param_groups/";
-  if (is_users(path)) return false;
+  constexpr std::string_view groups = "/param_groups/", users_own = "state/";
+  if (path.starts_with(users_own)) return false;
   const std::size_t at = path.find(groups);
   if (at == path.npos) return true;
   const std::size_t name = path.find('/', at + groups.size()) + 1;
@@ -366,9 +363,7 @@ std::vector<screened> screen_settings(const run_view& run, const movements& move
   }
   for (std::size_t i = 0; i < changes.size(); ++i) {
     const std::string& path = moved.settings[i];
-    // What the first stretch moves has a measure, and is screened by it.
-    const bool measured = !changes[i].empty() && changes[i].front().first == 0;
-    if (!run.agreed.rates.empty() && (is_computed(path) || (measured && !is_users(path)))) continue;
+    if (!run.agreed.rates.empty() && is_computed(path)) continue;
     std::vector<double> sorted;
     for (const auto& [stretch, by] : changes[i]) sorted.push_back(by);
     std::sort(sorted.begin(), sorted.end());

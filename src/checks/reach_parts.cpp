@@ -72,6 +72,7 @@ using setting_visitor = std::function<void(const std::string& path, const state_
 void visit_settings(const state_value* value, const std::string& path,
                     const setting_visitor& visit) {
   if (value == nullptr) return;
+  visit(path, *value);
   const auto each = [&](const state_list& items) {
     for (std::size_t i = 0; i < items.size(); ++i) {
       visit_settings(&items[i], child(path, std::to_string(i)), visit);
@@ -83,9 +84,16 @@ void visit_settings(const state_value* value, const std::string& path,
     each(*list);
   } else if (const auto* tuple = as<state_tuple>(value)) {
     each(tuple->items);
-  } else {
-    visit(path, *value);
   }
+}
+
+// How many values a container holds.
+std::optional<double> size_of(const state_value& value) {
+  const auto of = [](const auto& all) { return static_cast<double>(all.size()); };
+  if (const auto* map = as<state_map>(&value)) return of(*map);
+  if (const auto* list = as<state_list>(&value)) return of(*list);
+  if (const auto* tuple = as<state_tuple>(&value)) return of(tuple->items);
+  return std::nullopt;
 }
 
 std::optional<double> number_of(const state_value& value) {
@@ -139,6 +147,7 @@ decays decays_of(const transcript::state& from) {
       std::vector<double> pair;
       visit_settings(member(&(*groups)[g], "betas"), "",
                      [&](const std::string&, const state_value& value) {
+                       if (size_of(value)) return;
                        pair.push_back(number_of(value).value_or(std::nan("")));
                      });
       if (pair.size() < 2) continue;
@@ -177,6 +186,10 @@ double change_of(const state_value& before, const state_value& after) {
     return equal ? 0 : relative(std::fabs(*a - *b), *a, *b);
   }
   if (before.content.index() != after.content.index()) return 1;
+  if (const auto held = size_of(before)) {
+    const double holds = *size_of(after);
+    return relative(std::fabs(*held - holds), *held, holds);
+  }
   if (const auto* text = as<std::string>(&before)) return *text == *as<std::string>(&after) ? 0 : 1;
   const auto *old = as<transcript::state_tensor>(&before),
              *now = as<transcript::state_tensor>(&after);

@@ -45,7 +45,9 @@ double elements_of(const state_part& one);
 numeric::moved movement_of(const state_part& before, const state_part& after);
 
 /// Visits what steers steps and moves with none of them: options and rates of optimizers, flags of
-/// modules, what schedulers, the scaler and objects of the user's own hold, lists among it.
+/// modules, what schedulers, the scaler and objects of the user's own hold. A container comes
+/// before what it holds: by its size, and where it takes the place of a value, it is a setting,
+/// too.
 void for_each_setting(const transcript::state& from,
                       const std::function<void(const std::string& path,
                                                const transcript::state_value& value)>& visit);

@@ -113,11 +113,11 @@ screening screen(const run_view& run, const movements& moved, usual_of whose);
 /// How strange it is that settings changed in a stretch: by how much one did, shared among all
 /// changes of that setting which are half as large, or larger. 0: none did. What a job with agreed
 /// rates says of them is the schema's, apart from objects of the user's own and from options of
-/// optimizers under names of their own that the first stretch, which says what is usual, leaves
-/// alone. A tensor that at least half of the stretches behind the first one leave alone is such a
-/// setting, and each of its movements is as large as any. So are moments of Adam or Adamax that no
-/// gradients make, by the first state's `betas`: a first one that is too large beside the second
-/// one, by which the next step divides it, or a second one that shrank too far.
+/// optimizers under names of their own. A tensor that at least half of the stretches behind the
+/// first one leave alone is such a setting, and each of its movements is as large as any. So are
+/// moments of Adam or Adamax that no gradients make, by the first state's `betas`: a first one that
+/// is too large beside the second one, by which the next step divides it, or a second one that
+/// shrank too far.
 std::vector<screened> screen_settings(const run_view& run, const movements& moved);
 
 /// Whether this stretch is looked at: anything but a ratio within `reach`.
