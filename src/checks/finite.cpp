@@ -45,10 +45,6 @@ const section* section_of(std::string_view path) {
   return nullptr;
 }
 
-bool is_option_of_group(std::string_view path) {
-  return path.starts_with("optimizers/") && path.find("/param_groups/") != path.npos;
-}
-
 using mask_names = std::vector<std::string>;
 
 bool may_be_infinite(const section& where, const mask_names* masks, const std::string& path) {
@@ -97,10 +93,6 @@ std::string look(const state_value& value, const state_value* before, const mask
     return look_at_tensor(*tensor, as<state_tensor>(before), masks, path);
   } else if (const auto* number = as<double>(&value)) {
     if (std::isnan(*number) && section_of(path) != nullptr) return path + " is NaN";
-    // Limits may be infinite from the start. What steers steps does not become so.
-    const auto* first = as<double>(before);
-    const bool is_new = first == nullptr || *first != *number;
-    if (std::isinf(*number) && is_new && is_option_of_group(path)) return path + " is infinite";
   }
   return "";
 }

@@ -157,22 +157,6 @@ TEST_CASE("an initial state of another dtype excuses no infinity") {
   REQUIRE_FALSE(not_finite(now, &other).empty());
 }
 
-TEST_CASE("options of optimizers are infinite from the start or never") {
-  constexpr double inf = std::numeric_limits<double>::infinity();
-  const auto with = [](double limit) {
-    const auto group = tree::dict({{"limit", {limit}}});
-    const auto one = tree::dict({{"param_groups", {tree::list{group}}}});
-    return tree::dict({{"optimizers", {tree::list{one}}}});
-  };
-  const auto finite = with(1), infinite = with(inf), negative = with(-inf);
-  const std::string found = "optimizers/0/param_groups/0/limit is infinite";
-  REQUIRE(not_finite(infinite, &finite) == found);
-  REQUIRE(not_finite(infinite, nullptr) == found);
-  REQUIRE(not_finite(infinite, &negative) == found);
-  REQUIRE(not_finite(infinite, &infinite).empty());
-  REQUIRE(not_finite(finite, &infinite).empty());
-}
-
 TEST_CASE("plain floats may be infinite, and are NaN only in objects of the user's own") {
   constexpr double nan = std::numeric_limits<double>::quiet_NaN();
   constexpr double inf = std::numeric_limits<double>::infinity();

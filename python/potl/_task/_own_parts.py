@@ -55,6 +55,10 @@ class OwnParts:
             "schedulers": [not is_torchs(each) for each in task.schedulers],
         }
 
+        # A subclass that keeps torch's step changes no setting of the recipe.
+        self._own_steps = [
+            not type(each).step.__module__.startswith("torch.") for each in task.optimizers
+        ]
         self._parameters = [
             sum(len(group["params"]) for group in each.param_groups) for each in task.optimizers
         ]
@@ -111,7 +115,7 @@ class OwnParts:
             own = zip(self._lists[name], law[1], seen, strict=True)
             laws = [grown(one, value) if mine else one for mine, one, value in own]
             if name == "optimizers":
-                both = zip(self._lists[name], laws, strict=True)
+                both = zip(self._own_steps, laws, strict=True)
                 laws = [_unsettled(one) if mine else one for mine, one in both]
             return ("items", laws)
         if name == "state" and isinstance(seen, dict):

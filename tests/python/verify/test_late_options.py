@@ -123,13 +123,23 @@ def test_an_option_that_is_set_once_is_looked_at_wherever_it_was(
     assert {one.last_step for one in report.findings if one.rule == "replay.optimizer"} >= {15}
 
 
-@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
-def test_no_option_becomes_a_nan_or_infinite(job: potl.Job, tmp_path: Path, value: float) -> None:
-    Estimating.cheat = lambda group: group.update(note=value)
+def test_no_option_becomes_a_nan(job: potl.Job, tmp_path: Path) -> None:
+    Estimating.cheat = lambda group: group.update(note=math.nan)
     run = potl.record(build, tmp_path / "run", job=job)
     report = verified(run, job)  # with steps that do the same, so that replays reproduce it
     assert report.verdict == "rejected", report.sentence
     assert "transcript.finite" in {one.rule for one in report.findings if one.result == "reject"}
+
+
+def test_a_limit_becomes_infinite_where_replays_reproduce_it(job: potl.Job, tmp_path: Path) -> None:
+    Estimating.cheat = lambda group: group.update(trust=math.inf, limit=1.0)
+    run = potl.record(build, tmp_path / "run", job=job)
+    report = verified(run, job)  # with steps that do the same
+    assert report.verdict == "accepted", report.sentence
+    Estimating.cheat = None
+    report = verified(run, job, samples=1)
+    assert report.verdict == "rejected", report.sentence
+    assert "replay.optimizer" in {one.rule for one in report.findings if one.result == "reject"}
 
 
 def test_an_own_optimizer_that_changes_the_recipe_is_not_judged(
@@ -147,6 +157,35 @@ def test_an_own_optimizer_that_changes_the_recipe_is_not_judged(
     report = verified(run, job, by=decaying)
     assert report.verdict == "inconclusive", report.sentence
     assert any(remedy in one.reason for one in report.findings)
+
+
+class Plain(torch.optim.SGD):
+    """Keeps torch's step."""
+
+
+def test_a_subclass_that_keeps_torchs_step_keeps_the_recipe(tmp_path: Path) -> None:
+    cheats = False
+
+    def plain() -> Task:
+        model = net()
+        optimizer = Plain(model.parameters(), lr=0.05)
+        if cheats:
+            steps = iter(range(1, 99))
+
+            def decay(*_: Any) -> None:
+                if next(steps) == FALSE:
+                    optimizer.param_groups[0]["weight_decay"] = 0.5
+
+            optimizer.register_step_post_hook(decay)
+        return task(model, optimizer, epochs=10)
+
+    job = potl.Job.create(plain, seed=7, checkpoint_every=3)
+    cheats = True
+    run = potl.record(plain, tmp_path / "run", job=job)
+    cheats = False
+    report = verified(run, job, by=plain)
+    assert report.verdict == "rejected", report.sentence
+    assert "agreed.recipe_state" in {one.rule for one in report.findings if one.result == "reject"}
 
 
 def test_options_by_torchs_names_are_the_recipes() -> None:
