@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "catch.hpp"
 
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cstdio>
 #include <fstream>
+#include <memory>
 #include <sstream>
 
 #include <potl/checks/telemetry.hpp>
@@ -329,6 +331,33 @@ TEST_CASE("the sampler goes on in a file of any size, behind its last whole line
   std::remove(path.c_str());
   REQUIRE(text.has_value());
   REQUIRE(parse_telemetry(*text)->headers.size() == 2);
+}
+
+TEST_CASE("a process that was forked does not wait for the sampler's thread") {
+  const std::string path = "telemetry_forked_test.log";
+  std::remove(path.c_str());
+  auto sampler = std::make_unique<telemetry_sampler>(path, 60);
+  REQUIRE(sampler->start().has_value());
+  sampler->mark_step(1, 0);
+  const pid_t forked = ::fork();
+  REQUIRE(forked >= 0);
+  if (forked == 0) {
+    ::alarm(60);
+    sampler->mark_step(2, 0);
+    const bool stopped = sampler->stop().has_value();
+    sampler.reset();
+    ::_exit(stopped ? 0 : 1);
+  }
+  int ended = -1;
+  REQUIRE(::waitpid(forked, &ended, 0) == forked);
+  CHECK(ended == 0);
+  REQUIRE(sampler->stop().has_value());
+  const auto text = read_file(path, telemetry_max_bytes);
+  std::remove(path.c_str());
+  REQUIRE(text.has_value());
+  const auto log = parse_telemetry(*text);
+  REQUIRE(log->steps.size() == 1);
+  CHECK(log->steps[0].last == 1);
 }
 
 TEST_CASE("a sampler that cannot open its file says so") {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <potl/checks/telemetry_sampler.hpp>
+#include <sys/types.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -11,6 +12,7 @@
 #include <thread>
 #include <vector>
 
+#include <potl/checks/telemetry_sampler.hpp>
 #include <potl/core/file.hpp>
 #include <potl/encoding/json.hpp>
 
@@ -95,6 +97,11 @@ result<append_file> open_log(const std::string& path) {
 struct telemetry_sampler::body {
   body(std::string where, double seconds) : path(std::move(where)), interval(seconds) {}
 
+  /// A process forked from the sampler's does not have its thread: there nothing may be locked,
+  /// waited for or destroyed.
+  bool is_elsewhere() const noexcept { return process != ::getpid(); }
+
+  pid_t process = ::getpid();
   std::string path;
   double interval;
   std::mutex mutex;
@@ -149,8 +156,8 @@ telemetry_sampler::telemetry_sampler(std::string path, double interval_seconds)
     : body_(std::make_unique<body>(std::move(path), interval_seconds)) {}
 
 telemetry_sampler::~telemetry_sampler() {
-  const status ended = stop();
-  static_cast<void>(ended);
+  static_cast<void>(stop());
+  if (body_->is_elsewhere()) static_cast<void>(body_.release());
 }
 
 status telemetry_sampler::start() {
@@ -166,11 +173,13 @@ status telemetry_sampler::start() {
   body_->append(header_line(body_->source->describe(), body_->interval));
   body_->ending = false;
   body_->running = true;
+  body_->process = ::getpid();
   body_->thread = std::thread([this] { body_->run(); });
   return unit{};
 }
 
 void telemetry_sampler::mark_step(std::uint64_t step, std::uint64_t epoch) {
+  if (body_->is_elsewhere()) return;
   const std::lock_guard lock(body_->mutex);
   if (!body_->running) return;
   auto& pending = body_->pending;
@@ -182,6 +191,7 @@ void telemetry_sampler::mark_step(std::uint64_t step, std::uint64_t epoch) {
 }
 
 status telemetry_sampler::stop() {
+  if (body_->is_elsewhere()) return unit{};
   {
     const std::lock_guard lock(body_->mutex);
     if (!body_->running) return unit{};
