@@ -142,7 +142,8 @@ status writer::body::stop() {
   syncer.join();
   log.reset();
   log_to_sync.reset();
-  directory_lock = file_handle();
+  // A process that was forked meanwhile has the handle, too.
+  unlock_directory(std::move(directory_lock));
   return flushed;
 }
 

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <csignal>
 #include <filesystem>
 #include <thread>
 
@@ -96,6 +97,23 @@ TEST_CASE("a process that was forked writes nothing into the run", "[writer]") {
   log->close().value();
   const std::string commitment = commit_run(here.path, here.key).value();
   CHECK(rejecting_rules(open_run(here.path, here.agreed, commitment).value()).empty());
+}
+
+TEST_CASE("a run that has stopped is resumed beside a process that was forked", "[writer]") {
+  workplace here;
+  std::optional<writer> log = here.start();
+  record_steps(*log, here.agreed, 1, 3, here.memory);
+  const pid_t forked = ::fork();
+  REQUIRE(forked >= 0);
+  if (forked == 0) {
+    ::alarm(60);
+    for (;;) ::pause();
+  }
+  log.reset();
+  const auto resumed = writer::resume(here.options, here.agreed, here.key);
+  ::kill(forked, SIGKILL);
+  REQUIRE(::waitpid(forked, nullptr, 0) == forked);
+  CHECK(resumed.has_value());
 }
 
 TEST_CASE("a run is not resumed past what its job allows", "[writer]") {
