@@ -64,7 +64,7 @@ at::Tensor turned(const at::Tensor& x, std::optional<at::MemoryFormat> format) {
   // What takes longer than to look at it.
   constexpr std::int64_t worth_it = 4096;
   if (x.numel() < worth_it || !x.device().is_cpu() || x.layout() != c10::kStrided || x.is_conj() ||
-      x.is_neg()) {
+      x.is_neg() || x._is_zerotensor()) {
     return {};
   }
   const at::Tensor out = at::empty_like(x, {}, format);

@@ -93,6 +93,16 @@ def test_zeros_without_memory_are_zeros(operator: Callable[[Tensor, Tensor], Ten
     assert torch.equal(got + 0, operator(torch.zeros(3), torch.ones(3)))
 
 
+def test_zeros_without_memory_are_copied() -> None:
+    """Like a copy that turns what it copies."""
+    x = torch.randn(64, 128, requires_grad=True)
+    with potl.deterministic("ord32"):
+        y = x.reshape(128, 64).t()
+        (first,) = torch.autograd.grad(y.abs().sum(), y, create_graph=True)
+        (second,) = torch.autograd.grad(first.sum(), x)
+    assert not second.any()
+
+
 def test_sizes_are_computed_without_memory() -> None:
     x = torch.empty(3, 1, device="meta")
     with potl.deterministic("ord32"):
