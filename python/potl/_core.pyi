@@ -74,7 +74,9 @@ class DirectoryLock:
 
     def __init__(self, path: str, elsewhere: str, remedy: str) -> None: ...
     def release(self) -> None:
-        """Lets go, also where a forked process has it, too. Later calls do nothing."""
+        """Lets go, also where a forked process has it, too; in that one, only of its own hold.
+        Later calls do nothing.
+        """
 
 def sync_directory(path: str) -> None:
     """Makes the names in a directory durable."""

@@ -92,3 +92,18 @@ def test_who_opens_a_finished_training_writes_nothing_while_another_guard_holds_
     monkeypatch.setattr(_guard, "settle_statistics", other)
     with potl.SpotCheck(build, job=exact, key=KEY, path=tmp_path) as guard:
         assert guard.train(potl.spot_check.Worker(build)).verdict == "accepted"
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_a_forked_process_does_not_end_its_parents_lock(tmp_path: Path) -> None:
+    words = {"elsewhere": "it is held", "remedy": ""}
+    held = _core.DirectoryLock(str(tmp_path), **words)
+    forked = os.fork()
+    if forked == 0:
+        held.release()
+        os._exit(0)
+    assert os.waitpid(forked, 0)[1] == 0
+    with pytest.raises(potl.UsageError, match="it is held"):
+        _core.DirectoryLock(str(tmp_path), **words)
+    held.release()
+    _core.DirectoryLock(str(tmp_path), **words).release()
