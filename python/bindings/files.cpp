@@ -52,7 +52,7 @@ void bind_files(py::module_& module) {
   module.def(
       "create_directory", [](const std::string& path) { create_directory(path).value(); },
       py::arg("path"));
-  py::class_<held_directory>(module, "DirectoryLock")
+  py::class_<held_directory>(module, "DirectoryLock", py::module_local())
       .def(py::init([](const std::string& path, std::string elsewhere, std::string remedy) {
              return held_directory{
                  lock_directory(path, std::move(elsewhere), std::move(remedy)).value()};

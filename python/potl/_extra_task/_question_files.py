@@ -132,7 +132,7 @@ def _require_at_most(path: Path, most: int) -> None:
     if size > most:
         raise LimitError(
             f"{path} holds {size} bytes, more than the {most} that answers may take",
-            "answer with class numbers, or one error per question",
+            "answer with class numbers, one error per question, or a .npz of float32",
         )
 
 

@@ -221,7 +221,7 @@ def test_schedules_and_other_options_stay_laws_beside_them() -> None:
             session.run_step(step, session.sample_ids(step))
         honest = session.capture()
         (group,) = session.task.optimizers[0].param_groups
-        for key, value in (("fixed", 2), ("lr", 0.05), ("k", "many")):
+        for key, value in (("fixed", "2"), ("lr", 0.05), ("k", "many")):
             group[key], kept = value, group[key]
             wrong[f"param_groups/0/{key}"] = session.capture()
             group[key] = kept
