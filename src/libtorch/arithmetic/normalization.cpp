@@ -7,6 +7,7 @@
 #include <ATen/ops/_weight_norm_differentiable_backward.h>
 #include <ATen/ops/addcmul.h>
 #include <ATen/ops/clone.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/linalg_vector_norm.h>
 #include <ATen/ops/mul.h>
