@@ -7,9 +7,9 @@ import logging
 from typing import TYPE_CHECKING
 
 from .. import _core
-from .._task._capture import is_standard, is_torchs
+from .._task._capture import is_standard
 from .._task._forms import Law, form
-from .._task._own_parts import OwnParts
+from .._task._own_parts import OwnParts, has_own_step
 from .._task._trees import Varying, is_option
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ class LateForms:
             for index, (names, each) in enumerate(
                 zip(varying["optimizers"] if varying else (), task.optimizers, strict=False)
             )
-            if is_standard(each) and not is_torchs(each)
+            if is_standard(each) and has_own_step(each)
         }
         self._settings: dict[str, object] = {}
         self._first: list[Law] = []

@@ -37,6 +37,13 @@ def own_options(optimizer: torch.optim.Optimizer) -> set[str]:
     return names.difference(_core.OPTIONS_OF_RECIPES)
 
 
+def has_own_step(optimizer: torch.optim.Optimizer) -> bool:
+    """Whether its steps may change settings of the recipe: a subclass that keeps torch's changes
+    none.
+    """
+    return not str(type(optimizer).step.__module__).startswith("torch.")
+
+
 class OwnParts:
     """The parts of one task's states.
 
@@ -55,10 +62,7 @@ class OwnParts:
             "schedulers": [not is_torchs(each) for each in task.schedulers],
         }
 
-        # A subclass that keeps torch's step changes no setting of the recipe.
-        self._own_steps = [
-            not type(each).step.__module__.startswith("torch.") for each in task.optimizers
-        ]
+        self._own_steps = [has_own_step(each) for each in task.optimizers]
         self._parameters = [
             sum(len(group["params"]) for group in each.param_groups) for each in task.optimizers
         ]
