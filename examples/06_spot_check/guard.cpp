@@ -89,9 +89,9 @@ int train(const std::string& data, const std::string& folder, const std::string&
           potl::bytes_view key) {
   // Two guards would take each other's states for their own, and count no check of the other's.
   potl::create_directory(folder).value();
-  const potl::file_handle alone = potl::lock_directory(folder, "another guard trains in " + folder,
-                                                       "end it first, or name another folder")
-                                      .value();
+  const auto alone = potl::directory_lock::take(folder, "another guard trains in " + folder,
+                                                "end it first, or name another folder")
+                         .value();
   const std::string path = folder + "/state";
   const std::string text = example::make_job(data);
   const auto job = potl::transcript::parse_job(potl::as_bytes_view(text)).value();

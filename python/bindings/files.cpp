@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Files for Python: read once, without following links where somebody else made them; written so
 // that a power cut leaves the old content or the new.
-#include <unistd.h>
-
 #include <string>
 #include <utility>
 #include <vector>
@@ -20,12 +18,6 @@ std::vector<std::uint8_t> unlocked(Read read) {
   const py::gil_scoped_release released;
   return read().value();
 }
-
-/// A process that is forked meanwhile has the handle, too, and does not end the lock with it.
-struct held_directory {
-  file_handle handle;
-  pid_t process = ::getpid();
-};
 
 }  // namespace
 
@@ -52,16 +44,12 @@ void bind_files(py::module_& module) {
   module.def(
       "create_directory", [](const std::string& path) { create_directory(path).value(); },
       py::arg("path"));
-  py::class_<held_directory>(module, "DirectoryLock", py::module_local())
+  py::class_<directory_lock>(module, "DirectoryLock", py::module_local())
       .def(py::init([](const std::string& path, std::string elsewhere, std::string remedy) {
-             return held_directory{
-                 lock_directory(path, std::move(elsewhere), std::move(remedy)).value()};
+             return directory_lock::take(path, std::move(elsewhere), std::move(remedy)).value();
            }),
            py::arg("path"), py::arg("elsewhere"), py::arg("remedy"))
-      .def("release", [](held_directory& held) {
-        file_handle handle = std::move(held.handle);
-        if (held.process == ::getpid()) unlock_directory(std::move(handle));
-      });
+      .def("release", &directory_lock::release);
   module.def(
       "sync_directory", [](const std::string& path) { sync_directory(path).value(); },
       py::arg("path"));

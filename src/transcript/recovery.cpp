@@ -170,7 +170,7 @@ log_position position_of(const history& run, bytes_view log) {
 
 result<writer::resumed> writer::resume(const writer_options& options, const job& agreed,
                                        const signing_key& key) {
-  result<file_handle> lock = lock_run(options.directory);
+  result<directory_lock> lock = lock_run(options.directory);
   if (!lock) return lock.why();
   auto log = read_entry(options.directory, log_name, max_log_bytes);
   if (!log) return log.why();

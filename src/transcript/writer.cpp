@@ -82,7 +82,7 @@ writer& writer::operator=(writer&& other) noexcept {
   return *this;
 }
 writer::~writer() {
-  if (body_ && body_->is_elsewhere()) static_cast<void>(body_.release());
+  if (body_ && !body_->home.is_here()) static_cast<void>(body_.release());
 }
 
 result<writer> writer::create(const writer_options& options, const job& agreed,
@@ -91,7 +91,7 @@ result<writer> writer::create(const writer_options& options, const job& agreed,
     return usage("software must be UTF-8 of at most 1024 bytes", "");
   }
   if (status made = create_directory(options.directory); !made) return made.why();
-  result<file_handle> lock = lock_run(options.directory);
+  result<directory_lock> lock = lock_run(options.directory);
   if (!lock) return lock.why();
   if (status unused = require_unused(options.directory, agreed); !unused) return unused.why();
   const std::string base = options.directory + "/";
@@ -173,7 +173,7 @@ status writer::body::append_step(recorded_state after, const step_entry& entry) 
 }
 
 std::uint64_t writer::acknowledged() const {
-  if (body_->is_elsewhere()) return body_->acknowledged_step;
+  if (!body_->home.is_here()) return body_->acknowledged_step;
   const std::lock_guard lock(body_->mutex);
   return body_->acknowledged_step;
 }

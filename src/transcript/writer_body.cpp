@@ -5,7 +5,6 @@
 #include <chrono>
 #include <utility>
 
-#include <potl/core/directory_lock.hpp>
 #include <potl/numeric/rounding_log.hpp>
 
 namespace potl::transcript {
@@ -21,11 +20,11 @@ error forked() {
 
 }  // namespace
 
-result<file_handle> lock_run(const std::string& directory) {
-  result<file_handle> out =
-      lock_directory(directory, directory + " is being recorded by another writer",
-                     "wait for it, or end the process that holds it");
-  if (!out && out.why().code == errc::unsupported) return file_handle();
+result<directory_lock> lock_run(const std::string& directory) {
+  result<directory_lock> out =
+      directory_lock::take(directory, directory + " is being recorded by another writer",
+                           "wait for it, or end the process that holds it");
+  if (!out && out.why().code == errc::unsupported) return directory_lock();
   return out;
 }
 
@@ -40,8 +39,8 @@ writer::body::~body() {
   static_cast<void>(stop());
 }
 
-status writer::body::start(log_position where, file_handle lock) {
-  directory_lock = std::move(lock);
+status writer::body::start(log_position where, directory_lock lock) {
+  lock_of_run = std::move(lock);
   const std::string path = options.directory + "/" + std::string(log_name);
   result<append_file> first = append_file::open(path);
   if (!first) return first.why();
@@ -59,7 +58,7 @@ status writer::body::start(log_position where, file_handle lock) {
 }
 
 status writer::body::failure() {
-  if (is_elsewhere()) return forked();
+  if (!home.is_here()) return forked();
   std::unique_lock lock(mutex);
   return report(lock);
 }
@@ -86,7 +85,7 @@ void writer::body::wake_all() {
 
 status writer::body::enqueue(record what, recorded_state after, bool checkpoint,
                              std::vector<std::uint8_t> rounding_log) {
-  if (is_elsewhere()) return forked();
+  if (!home.is_here()) return forked();
   std::unique_lock lock(mutex);
   if (status reported = report(lock); !reported) return reported;
   const bool holds_state = std::holds_alternative<state>(after);
@@ -121,7 +120,7 @@ void writer::body::help(const state& shared) {
 }
 
 status writer::body::flush() {
-  if (is_elsewhere()) return forked();
+  if (!home.is_here()) return forked();
   std::unique_lock lock(mutex);
   urgent = enqueued;
   to_sync.notify_one();
@@ -130,7 +129,7 @@ status writer::body::flush() {
 }
 
 status writer::body::stop() {
-  if (is_elsewhere()) return forked();
+  if (!home.is_here()) return forked();
   if (!appender.joinable()) return failure();
   const status flushed = flush();
   {
@@ -142,8 +141,7 @@ status writer::body::stop() {
   syncer.join();
   log.reset();
   log_to_sync.reset();
-  // A process that was forked meanwhile has the handle, too.
-  unlock_directory(std::move(directory_lock));
+  lock_of_run.release();
   return flushed;
 }
 

@@ -5,9 +5,6 @@
 // of the hashing.
 #pragma once
 
-#include <sys/types.h>
-#include <unistd.h>
-
 #include <condition_variable>
 #include <deque>
 #include <mutex>
@@ -17,6 +14,8 @@
 #include <variant>
 #include <vector>
 
+#include <potl/core/detail/home_process.hpp>
+#include <potl/core/directory_lock.hpp>
 #include <potl/core/file.hpp>
 #include <potl/crypto/merkle.hpp>
 #include <potl/transcript/writer.hpp>
@@ -32,7 +31,7 @@ inline error usage(const std::string& message, const std::string& remedy) {
 
 /// Holds a run directory for one recorder; usage when another has it. Where the file system has no
 /// locks, that of clusters for example, there is none.
-result<file_handle> lock_run(const std::string& directory);
+result<directory_lock> lock_run(const std::string& directory);
 
 /// Where a log stands; what recovery hands to the writer.
 struct log_position {
@@ -53,7 +52,7 @@ struct writer::body {
   ~body();
 
   /// Opens the log and starts the threads. `lock` is held to the end.
-  status start(log_position position, file_handle lock);
+  status start(log_position position, directory_lock lock);
   /// Appends and counts `what` as the next leaf. `after` fills in its digest; with `checkpoint`, it
   /// is stored first; so is a step's rounding log, if it has one.
   status enqueue(record what, recorded_state after, bool checkpoint,
@@ -64,11 +63,8 @@ struct writer::body {
   status stop();
   /// The first error, also that this is another process.
   status failure();
-  /// A process forked from the recorder's has its memory and its file, and not its threads: there
-  /// nothing may be written, waited for or destroyed.
-  bool is_elsewhere() const noexcept { return process != ::getpid(); }
 
-  const pid_t process = ::getpid();
+  const detail::home_process home;
   writer_options options;
   digest job_id;
   const signing_key& key;
@@ -117,7 +113,7 @@ struct writer::body {
   std::condition_variable to_append,
       to_sync;  // one waiter each: a wake-up costs what a short step takes
   bool stopping = false;
-  file_handle directory_lock;
+  directory_lock lock_of_run;
   std::vector<std::uint8_t> frame;  // reused
   std::optional<append_file> log;
   std::optional<append_file>

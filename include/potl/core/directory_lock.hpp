@@ -1,25 +1,41 @@
 // SPDX-License-Identifier: Apache-2.0
 // A directory in which one program at a time works: a recorder in its run, a guard in its folder.
 //
-// Claims: of all who ask on this machine one holds it, until its handle goes and that of every
-// process forked meanwhile. A crash leaves no lock behind.
+// Claims: of all who ask on this machine one holds it, until it lets go or ends, and every process
+// that was forked meanwhile has ended, too. A crash leaves no lock behind.
 // Cannot detect: who does not ask, and programs on machines that share the disk without its locks.
 #pragma once
 
 #include <string>
 
+#include <potl/core/detail/home_process.hpp>
 #include <potl/core/error.hpp>
 #include <potl/core/file.hpp>
 #include <potl/core/result.hpp>
 
 namespace potl {
 
-/// Holds a directory, which must exist. usage, in the words of `elsewhere` and `remedy`: another
-/// has it. missing, io: it cannot be opened. unsupported: its file system has no locks.
-result<file_handle> lock_directory(const std::string& path, std::string elsewhere,
-                                   std::string remedy);
+class directory_lock {
+ public:
+  /// Holds nothing.
+  directory_lock() = default;
+  /// Holds a directory, which must exist. usage, in the words of `elsewhere` and `remedy`: another
+  /// has it. missing, io: it cannot be opened. unsupported: its file system has no locks.
+  static result<directory_lock> take(const std::string& path, std::string elsewhere,
+                                     std::string remedy);
+  directory_lock(directory_lock&&) noexcept = default;
+  directory_lock& operator=(directory_lock&&) noexcept = default;
+  ~directory_lock() { release(); }
 
-/// Lets go of it, also where a process that was forked meanwhile still has the handle.
-void unlock_directory(file_handle held) noexcept;
+  /// Lets go, also where a process that was forked meanwhile still has the file open. In such a
+  /// process, the lock of the one that took it stays.
+  void release() noexcept;
+
+ private:
+  explicit directory_lock(file_handle held) noexcept : held_(std::move(held)) {}
+
+  file_handle held_;
+  detail::home_process home_;
+};
 
 }  // namespace potl

@@ -1,7 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <sys/types.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <array>
 #include <chrono>
@@ -13,6 +10,7 @@
 #include <vector>
 
 #include <potl/checks/telemetry_sampler.hpp>
+#include <potl/core/detail/home_process.hpp>
 #include <potl/core/file.hpp>
 #include <potl/encoding/json.hpp>
 
@@ -97,11 +95,7 @@ result<append_file> open_log(const std::string& path) {
 struct telemetry_sampler::body {
   body(std::string where, double seconds) : path(std::move(where)), interval(seconds) {}
 
-  /// A process forked from the sampler's does not have its thread: there nothing may be locked,
-  /// waited for or destroyed.
-  bool is_elsewhere() const noexcept { return process != ::getpid(); }
-
-  pid_t process = ::getpid();
+  potl::detail::home_process home;
   std::string path;
   double interval;
   std::mutex mutex;
@@ -157,7 +151,7 @@ telemetry_sampler::telemetry_sampler(std::string path, double interval_seconds)
 
 telemetry_sampler::~telemetry_sampler() {
   static_cast<void>(stop());
-  if (body_->is_elsewhere()) static_cast<void>(body_.release());
+  if (!body_->home.is_here()) static_cast<void>(body_.release());
 }
 
 status telemetry_sampler::start() {
@@ -173,13 +167,13 @@ status telemetry_sampler::start() {
   body_->append(header_line(body_->source->describe(), body_->interval));
   body_->ending = false;
   body_->running = true;
-  body_->process = ::getpid();
+  body_->home = potl::detail::home_process();
   body_->thread = std::thread([this] { body_->run(); });
   return unit{};
 }
 
 void telemetry_sampler::mark_step(std::uint64_t step, std::uint64_t epoch) {
-  if (body_->is_elsewhere()) return;
+  if (!body_->home.is_here()) return;
   const std::lock_guard lock(body_->mutex);
   if (!body_->running) return;
   auto& pending = body_->pending;
@@ -191,7 +185,7 @@ void telemetry_sampler::mark_step(std::uint64_t step, std::uint64_t epoch) {
 }
 
 status telemetry_sampler::stop() {
-  if (body_->is_elsewhere()) return unit{};
+  if (!body_->home.is_here()) return unit{};
   {
     const std::lock_guard lock(body_->mutex);
     if (!body_->running) return unit{};

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "catch.hpp"
+
+#include <sched.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <potl/core/detail/home_process.hpp>
+
+using namespace potl;
+
+namespace {
+
+// Whether `holds` in a process that is forked.
+template <class Holds>
+bool forked(const Holds& holds) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::alarm(60);
+    ::_exit(holds() ? 0 : 1);
+  }
+  int ended = -1;
+  return child > 0 && ::waitpid(child, &ended, 0) == child && ended == 0;
+}
+
+}  // namespace
+
+TEST_CASE("a forked process is another one, and so is its own child") {
+  const detail::home_process here;
+  CHECK(here.is_here());
+  CHECK(forked([&] {
+    const detail::home_process there;
+    return !here.is_here() && there.is_here() &&
+           forked([&] { return !here.is_here() && !there.is_here(); });
+  }));
+  CHECK(here.is_here());
+}
+
+TEST_CASE("a forked process with the number of its parent is another one") {
+  CHECK(forked([] {
+    if (::unshare(CLONE_NEWUSER | CLONE_NEWPID) != 0) return true;  // not everybody may
+    return forked([] {
+      const detail::home_process here;
+      if (::unshare(CLONE_NEWPID) != 0) return true;
+      const pid_t own = ::getpid();
+      return forked([&] { return ::getpid() == own && !here.is_here(); });
+    });
+  }));
+}
