@@ -50,6 +50,13 @@ void bind_freivalds(py::module_& module);
 void bind_spot_check(py::module_& module);
 void bind_dispute(py::module_& module);
 
+/// The path of a file or directory. usage when it is not UTF-8, for what is written of a run is.
+struct file_path {
+  std::string name;
+
+  operator const std::string&() const noexcept { return name; }  // NOLINT(google-explicit-*)
+};
+
 /// A contiguous Python buffer as bytes, held while this object lives. The element type is ignored.
 class readable_buffer {
  public:
@@ -120,3 +127,24 @@ py::list list_of(const Values& values, const To& to) {
 inline void require(const status& outcome) { outcome.value(); }
 
 }  // namespace potl::python
+
+template <>
+struct pybind11::detail::type_caster<potl::python::file_path> {
+  PYBIND11_TYPE_CASTER(potl::python::file_path, const_name("str"));
+
+  bool load(handle from, bool) {
+    if (!isinstance<str>(from)) return false;
+    Py_ssize_t size = 0;
+    const char* text = PyUnicode_AsUTF8AndSize(from.ptr(), &size);
+    if (text == nullptr) {
+      PyErr_Clear();
+      throw potl::exception(
+          {potl::errc::usage,
+           static_cast<std::string>(reinterpret_steal<str>(PyObject_ASCII(from.ptr()))) +
+               " is not UTF-8 here",
+           "rename it, or set a locale such as C.UTF-8"});
+    }
+    value.name.assign(text, static_cast<std::size_t>(size));
+    return true;
+  }
+};

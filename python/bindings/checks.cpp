@@ -300,7 +300,10 @@ void bind_sampler(py::module_& module) {
   using checks::telemetry_sampler;
   const auto quietly = py::call_guard<py::gil_scoped_release>();
   py::class_<telemetry_sampler>(module, "TelemetrySampler", py::module_local())
-      .def(py::init<std::string>(), py::arg("path"))
+      .def(py::init([](const file_path& path) {
+             return std::make_unique<telemetry_sampler>(path.name);
+           }),
+           py::arg("path"))
       .def(
           "start", [](telemetry_sampler& self) { require(self.start()); }, quietly)
       .def("mark_step", &telemetry_sampler::mark_step, py::arg("step"), py::arg("epoch"))
@@ -352,7 +355,7 @@ void bind_checks(py::module_& module) {
              py::arg("first_alone") = false);
   module.def(
       "judge_model",
-      [](const transcript::evidence& evidence, const std::optional<std::string>& path,
+      [](const transcript::evidence& evidence, const std::optional<file_path>& path,
          const checks::optional_buffers& may_lack) {
         std::vector<finding> found;
         {

@@ -69,13 +69,13 @@ file_fetcher fetcher_of(const shared_object& fetch) {
   };
 }
 
-evidence open_evidence(const std::string& directory, const job_handle* own,
+evidence open_evidence(const file_path& directory, const job_handle* own,
                        std::optional<std::string> commitment, std::vector<std::string> published,
                        std::vector<std::string> others,
                        std::optional<std::uint64_t> max_checkpoint_bytes,
                        std::optional<py::bytes> expected_log, const py::object& fetch) {
   evidence_options options;
-  options.directory = directory;
+  options.directory = directory.name;
   if (own != nullptr) options.client_job = *own->agreed;
   if (commitment && commitment->empty()) {
     throw exception({errc::malformed, "note: the commitment is empty", ""});

@@ -30,7 +30,7 @@ py::list to_list(const std::vector<stored_file>& files) {
   });
 }
 
-py::dict inspect(const std::string& directory) {
+py::dict inspect(const file_path& directory) {
   const run_facts facts = [&] {
     py::gil_scoped_release released;
     return inspect_run(directory).value();
@@ -61,7 +61,7 @@ py::dict inspect(const std::string& directory) {
   return out;
 }
 
-py::dict prune(const std::string& directory, std::uint64_t max_bytes, bool archive) {
+py::dict prune(const file_path& directory, std::uint64_t max_bytes, bool archive) {
   const prune_plan plan = [&] {
     py::gil_scoped_release released;
     const prune_depth depth = archive ? prune_depth::archive : prune_depth::verifiable;

@@ -49,13 +49,13 @@ void bind_ledger(py::module_& module) {
       py::arg("job"));
   module.def(
       "recall",
-      [](const std::string& path, py::handle job) {
+      [](const file_path& path, py::handle job) {
         return to_tuple(transcript::recall(path, to_digest(job)).value());
       },
       py::arg("path"), py::arg("job"));
   module.def(
       "remember",
-      [](const std::string& path, py::handle job, const std::optional<std::string>& commitment,
+      [](const file_path& path, py::handle job, const std::optional<std::string>& commitment,
          const std::optional<py::tuple>& challenge) {
         const digest id = to_digest(job);
         std::optional<ledger_challenge> asked;

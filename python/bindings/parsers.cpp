@@ -91,7 +91,7 @@ void bind_reader(py::module_& module) {
   py::class_<safetensors_file, file_pointer>(module, "SafetensorsFile", py::module_local())
       .def_static(
           "open",
-          [](const std::string& path, std::uint64_t max_bytes) {
+          [](const file_path& path, std::uint64_t max_bytes) {
             py::gil_scoped_release released;
             return safetensors_file::parse(read_file(path, max_bytes, links::follow).value());
           },
@@ -131,7 +131,7 @@ void bind_reader(py::module_& module) {
 using tensor_argument =
     std::tuple<std::string, std::string, std::vector<std::uint64_t>, py::object>;
 
-void write_file(const std::string& path, const std::vector<tensor_argument>& tensors,
+void write_file(const file_path& path, const std::vector<tensor_argument>& tensors,
                 const std::map<std::string, std::string>& metadata) {
   std::vector<safetensors_writer::tensor> announced;
   std::map<std::string, std::unique_ptr<readable_buffer>> buffers;

@@ -422,7 +422,7 @@ void bind_state(py::module_& module) {
       .def("would_equal", &would_equal_tree, py::arg("tree"))
       .def_static(
           "load",
-          [](const std::string& path, py::handle expected, std::uint64_t max_bytes) {
+          [](const file_path& path, py::handle expected, std::uint64_t max_bytes) {
             const digest wanted = to_digest(expected);
             py::gil_scoped_release released;
             return load_checkpoint(path, wanted, max_bytes).value();
@@ -431,14 +431,14 @@ void bind_state(py::module_& module) {
           py::arg("max_bytes") = default_max_bytes)
       .def_static(
           "load_unverified",
-          [](const std::string& path, std::uint64_t max_bytes) {
+          [](const file_path& path, std::uint64_t max_bytes) {
             py::gil_scoped_release released;
             return load_own_checkpoint(path, max_bytes).value();
           },
           py::arg("path"), py::kw_only(), py::arg("max_bytes") = default_max_bytes)
       .def(
           "save",
-          [](const state& self, const std::string& path) {
+          [](const state& self, const file_path& path) {
             py::gil_scoped_release released;
             save_checkpoint(path, self).value();
           },

@@ -133,12 +133,12 @@ void append_step(recorder& self, const py::object& after, std::uint64_t step, st
 
 void bind_recorder(py::module_& module) {
   module.def(
-      "holds_run", [](const std::string& directory) { return holds_run(directory).value(); },
+      "holds_run", [](const file_path& directory) { return holds_run(directory).value(); },
       py::arg("directory"));
   py::class_<recorder>(module, "Recorder", py::module_local())
       .def_static(
           "create",
-          [](const std::string& directory, const job_handle& agreed, py::object key,
+          [](const file_path& directory, const job_handle& agreed, py::object key,
              const std::string& software) {
             const auto& signer = py::cast<const signing_key&>(key);
             const writer_options options{directory, software};
@@ -152,7 +152,7 @@ void bind_recorder(py::module_& module) {
           py::arg("directory"), py::arg("job"), py::arg("key"), py::kw_only(), py::arg("software"))
       .def_static(
           "resume",
-          [](const std::string& directory, const job_handle& agreed, py::object key,
+          [](const file_path& directory, const job_handle& agreed, py::object key,
              const std::string& software, bool past_limits) {
             const auto& signer = py::cast<const signing_key&>(key);
             writer_options options{directory, software};
@@ -205,7 +205,7 @@ void bind_recorder(py::module_& module) {
       });
 }
 
-std::optional<operator_trace> trace_in(const std::string& directory, std::uint64_t step) {
+std::optional<operator_trace> trace_in(const file_path& directory, std::uint64_t step) {
   result<operator_trace> found = read_trace(directory, step);
   if (!found && found.why().code == errc::missing) return std::nullopt;
   return std::move(found).value();
@@ -229,7 +229,7 @@ void bind_trace(py::module_& module) {
       .def("first_difference", &first_difference, py::arg("other"))
       .def(
           "write",
-          [](const operator_trace& self, const std::string& directory) {
+          [](const operator_trace& self, const file_path& directory) {
             return write_trace(directory, self).value();
           },
           py::arg("directory"))
@@ -271,7 +271,7 @@ void bind_transcript(py::module_& module) {
   module.def("affordable_stride", &affordable_stride, py::arg("segments"), py::arg("state_bytes"));
   module.def(
       "commit_run",
-      [](const std::string& directory, const signing_key& key) {
+      [](const file_path& directory, const signing_key& key) {
         py::gil_scoped_release released;
         return commit_run(directory, key).value();
       },

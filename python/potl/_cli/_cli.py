@@ -108,7 +108,7 @@ def _require_utf8(words: Sequence[str]) -> None:
             word.encode()
         except UnicodeEncodeError:
             raise typer.BadParameter(
-                f"{word!a} is not UTF-8 here: rename the file, or set a locale such as C.UTF-8"
+                f"{word!a} is not UTF-8 here: rename it, or set a locale such as C.UTF-8"
             ) from None
 
 
