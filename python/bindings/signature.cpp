@@ -109,6 +109,7 @@ void bind_notes(py::module_& module) {
 }  // namespace
 
 void bind_signatures(py::module_& module) {
+  module.attr("MAX_NOTE_BYTES") = note_limit_bytes;
   bind_keys(module);
   bind_notes(module);
 }

@@ -12,6 +12,7 @@
 #include <potl/encoding/json.hpp>
 #include <potl/transcript/commitment.hpp>
 #include <potl/transcript/detail/batch_order.hpp>
+#include <potl/transcript/detail/run_files.hpp>
 #include <potl/transcript/first_steps.hpp>
 #include <potl/transcript/job.hpp>
 #include <potl/transcript/writer.hpp>
@@ -237,10 +238,23 @@ void bind_trace(py::module_& module) {
   module.def("returns_unset", &returns_unset, py::arg("operator"));
 }
 
+void bind_run_files(py::module_& module) {
+  module.attr("LOG_NAME") = log_name;
+  module.attr("JOB_NAME") = job_name;
+  module.attr("TELEMETRY_NAME") = telemetry_name;
+  module.attr("COMMITMENT_NAME") = commitment_name;
+  module.attr("KEY_NAME") = key_name;
+  module.attr("CHECKPOINT_FOLDER") = checkpoint_folder;
+  module.attr("ROUNDING_FOLDER") = rounding_folder;
+  module.def("checkpoint_entry", &checkpoint_entry, py::arg("step"), py::arg("branch"));
+  module.def("rounding_entry", &rounding_entry, py::arg("branch"));
+}
+
 }  // namespace
 
 void bind_transcript(py::module_& module) {
   bind_job(module);
+  bind_run_files(module);
   bind_trace(module);
   bind_recorder(module);
   bind_repetition(module);

@@ -343,6 +343,20 @@ class Recorder:
 
 MAX_JOB_BYTES: int
 
+LOG_NAME: str
+JOB_NAME: str
+TELEMETRY_NAME: str
+COMMITMENT_NAME: str
+KEY_NAME: str
+CHECKPOINT_FOLDER: str
+ROUNDING_FOLDER: str
+
+def checkpoint_entry(step: int, branch: int) -> str:
+    """The file of the state after a step, in a run directory."""
+
+def rounding_entry(branch: int) -> str:
+    """The file of a branch's rounding logs."""
+
 FIRST_STEPS: str
 """The member of a job's "task" that says where its first steps end."""
 

@@ -53,6 +53,8 @@ class CheckpointNote:
     def sign(self, key: SigningKey) -> str:
         """The signed note; the name of the key is the origin."""
 
+MAX_NOTE_BYTES: int
+
 class SignedNote:
     """A parsed signed note; nothing is verified by parsing. str() gives the same text again."""
 

@@ -12,17 +12,11 @@
 #include <potl/core/digest.hpp>
 #include <potl/core/result.hpp>
 #include <potl/transcript/detail/record.hpp>
+#include <potl/transcript/detail/run_files.hpp>
 
 namespace potl::transcript {
 
 inline constexpr std::size_t log_header_bytes = 16;
-inline constexpr std::string_view log_name = "transcript.log";
-inline constexpr std::string_view job_name = "job.json";
-inline constexpr std::string_view telemetry_name = "telemetry.log";
-inline constexpr std::string_view commitment_name = "commitment";
-inline constexpr std::string_view key_name = "key.pem";
-inline constexpr std::string_view checkpoint_folder = "checkpoints";
-inline constexpr std::string_view rounding_folder = "rounding";
 inline constexpr std::uint64_t max_log_bytes = std::uint64_t{16} << 30;
 /// Of a log for which no job of the client's says how many steps there are; 7 million fit.
 inline constexpr std::uint64_t max_unagreed_log_bytes = std::uint64_t{2} << 30;
@@ -30,13 +24,6 @@ inline constexpr std::uint64_t max_telemetry_bytes = std::uint64_t{1} << 30;
 
 /// Why a log was not read without a job, with what to do about one that is too long.
 error unread_without_job(error why);
-
-/// "checkpoints/step-7.safetensors", or "checkpoints/step-7.b2.safetensors" after the second
-/// resume.
-std::string checkpoint_entry(std::uint64_t step, std::uint64_t branch);
-
-/// "rounding/branch-0.log", or "rounding/branch-2.log" after the second resume.
-std::string rounding_entry(std::uint64_t branch);
 
 /// The 16 bytes that open every log, and the chain value before its first frame.
 std::vector<std::uint8_t> log_header();

@@ -317,7 +317,7 @@ def _finished(
     log: Path, job: Job, key: str | os.PathLike[str] | _core.SigningKey | None
 ) -> Commitment | None:
     """The commitment of a repetition that came to its end before."""
-    if not (log / "transcript.log").exists() or not _core.inspect_run(str(log))["closed"]:
+    if not (log / _core.LOG_NAME).exists() or not _core.inspect_run(str(log))["closed"]:
         return None
     if Run(log).job.id != job.id:
         raise UsageError(f"{log} holds a repetition of another job", "name another log")
@@ -357,7 +357,7 @@ class _Pair:
     def wait_for_log(self, patience: float) -> None:
         """Until the trainer's log is there."""
         until = time.monotonic() + patience
-        while not (self._run / "transcript.log").exists():
+        while not (self._run / _core.LOG_NAME).exists():
             if time.monotonic() >= until:
                 raise MissingError(
                     f"there is no transcript.log in {self._run}", "name a run directory"
@@ -478,7 +478,7 @@ class _Pair:
 
     def _hear(self) -> None:
         before = self._both.position
-        more = self._read("transcript.log", before, _PIECE)
+        more = self._read(_core.LOG_NAME, before, _PIECE)
         self._both.hear(more)
         self._heard.take(more, self._both.position - before)
 
@@ -487,7 +487,7 @@ class _Pair:
 
     def _hear_own(self) -> None:
         before = self._both.own_position
-        more = _part(self._own / "transcript.log", before, _PIECE)
+        more = _part(self._own / _core.LOG_NAME, before, _PIECE)
         self._both.hear_own(more)
         self._heard_own.take(more, self._both.own_position - before)
 

@@ -26,7 +26,7 @@ from .._remote._remote import Remote
 from ._evidence import DisputeEvidence, Verdict, judge
 from ._seat import NAMES, Name, Seat, notes_in, require_held
 from ._table import MOST_STORED, Store, stored
-from ._there import PIECE
+from ._there import PIECE, WAIT_SECONDS
 
 if TYPE_CHECKING:
     from .._remote._http import Http
@@ -36,7 +36,6 @@ T = TypeVar("T")
 
 REFEREE, DISPUTES = "/v1/referee", "/v1/disputes"
 FORMAT = "potl-referee-v1"
-_WAIT_SECONDS = 10.0
 _LEAST_PAUSE, _MOST_PAUSE = 0.1, 5.0
 _MOST_ANSWER = 1 << 16
 _MOST_TURN_MS = 1 << 53
@@ -172,7 +171,7 @@ class _Calling:
 
     def __init__(self, http: Http, remote: Remote, *, patience: float) -> None:
         self.http, self.url = http, remote.url
-        self.wait = min(_WAIT_SECONDS, remote.timeout / 2)
+        self.wait = min(WAIT_SECONDS, remote.timeout / 2)
         self._patience = patience
         self.until = time.monotonic() + patience
 

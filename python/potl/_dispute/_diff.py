@@ -16,7 +16,6 @@ from .._base._errors import MalformedError, MissingError, UsageError
 from .._record._records import Records
 from .._record._trace import OperatorTrace, trace
 from .._remote._remote import AnyRun, Place, opened
-from .._remote._source import LOG
 
 if TYPE_CHECKING:
     from .._task._task import Task
@@ -401,7 +400,7 @@ def _between(a: StepHere, b: StepHere) -> OperatorDifference | None:
 
 def _samples(directory: Path, step: int) -> bytes | None:
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
-    log = os.open(directory / LOG, flags)
+    log = os.open(directory / _core.LOG_NAME, flags)
     try:
         records = Records(log)
         records.scan()

@@ -117,7 +117,7 @@ class Party:
         require_torch_of(self.job)
         self.build = _executors.load_task(task) if isinstance(task, str) else task
         self.key = _keys.of_recorded(key, self.directory)
-        note = self.directory / "commitment"
+        note = self.directory / _core.COMMITMENT_NAME
         if not note.exists():
             raise UsageError(
                 f"{self.directory} is not committed to", "finish the run, and call commit()"
@@ -125,7 +125,7 @@ class Party:
         self.note = note.read_text()
         self._size = _core.SignedNote.parse(self.note).note.size
         self._evidence = _core.Evidence.open(str(self.directory), job=None, commitment=None)
-        self._file = os.open(self.directory / "transcript.log", os.O_RDONLY | os.O_NOFOLLOW)
+        self._file = os.open(self.directory / _core.LOG_NAME, os.O_RDONLY | os.O_NOFOLLOW)
         self._records = Records(self._file)
         self._records.scan()
         self._told: tuple[int, Story] | None = None

@@ -23,9 +23,8 @@ if TYPE_CHECKING:
 PATH = "/v1/dispute"
 # Lines that are sent at a time; a longer one goes alone.
 PIECE = 2 << 20
-_MOST_NOTE = 1 << 20
 _LEAST_PAUSE, _MOST_PAUSE = 0.02, 1.0
-_WAIT_SECONDS = 10.0
+WAIT_SECONDS = 10.0
 
 
 class There:
@@ -55,13 +54,13 @@ class There:
         clock: Clock,
     ) -> None:
         self._name, self._clock = name, clock
-        self._wait = min(_WAIT_SECONDS, remote.timeout / 2)
+        self._wait = min(WAIT_SECONDS, remote.timeout / 2)
         self._keys = [(one, keys[one].raw.hex()) for one in NAMES]
         self._held = 0
         self._http = remote.served()
         self._http.require_job(job)
         try:
-            self.note = self._http.get("/v1/commitment", limit=_MOST_NOTE).decode(
+            self.note = self._http.get("/v1/commitment", limit=_core.MAX_NOTE_BYTES).decode(
                 "utf-8", "backslashreplace"
             )
             self._require_same(remote.url, keys[name].raw.hex(), referee.raw.hex())

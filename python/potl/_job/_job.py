@@ -190,7 +190,7 @@ class Job:
         Raises:
             MalformedError: Not a job, or a link to one.
         """
-        text = _core.read_entry(os.fspath(directory), "job.json", max_bytes=_core.MAX_JOB_BYTES)
+        text = _core.read_entry(os.fspath(directory), _core.JOB_NAME, max_bytes=_core.MAX_JOB_BYTES)
         return cls(_core.Job.parse(text))
 
     def write(self, path: str | os.PathLike[str]) -> None:

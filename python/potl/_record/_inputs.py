@@ -12,9 +12,6 @@ from .. import _core
 from .._base._errors import MalformedError, MissingError, UsageError
 from .._job._job import Job
 
-# A prover wrote it: no file is read whole before its size is known.
-_MAX_NOTE_BYTES = 1 << 20
-
 _MADE_BY = {
     "job": "check the path; potl job create makes one",
     "commitment": "check the path; the trainer's potl commit prints one",
@@ -44,10 +41,10 @@ def run_directory(run: str | os.PathLike[str] | Recorded) -> Path:
             "check the path; the address of a server begins with http:// or https://",
         )
     try:
-        os.lstat(path / "transcript.log")
+        os.lstat(path / _core.LOG_NAME)
     except FileNotFoundError:
         raise MissingError(
-            f"{path} holds no run: there is no transcript.log",
+            f"{path} holds no run: there is no {_core.LOG_NAME}",
             "name the folder that potl record wrote",
         ) from None
     except OSError:
@@ -125,7 +122,7 @@ def read_note(path: str | os.PathLike[str]) -> str:
         MalformedError: It is not text.
         LimitError: It is far longer than a note.
     """
-    raw = _core.read_file(os.fspath(path), max_bytes=_MAX_NOTE_BYTES)
+    raw = _core.read_file(os.fspath(path), max_bytes=_core.MAX_NOTE_BYTES)
     try:
         return raw.decode("utf-8")
     except UnicodeDecodeError as error:

@@ -15,8 +15,6 @@ from ._keygen import write_pair, write_private
 
 _log = logging.getLogger("potl")
 
-_KEPT_IN_RUN = "key.pem"
-
 
 def load_or_create(path: str | os.PathLike[str]) -> _core.SigningKey:
     """The Ed25519 key in a PEM file; creates it, and NAME.pub beside it, when there is none.
@@ -76,7 +74,7 @@ def for_run(
         return key
     if key is not None:
         return load_or_create(key)
-    kept = directory / _KEPT_IN_RUN
+    kept = directory / _core.KEY_NAME
     if not kept.exists():
         _core.create_directory(str(directory))
         write_private(kept, _core.SigningKey.generate())
@@ -96,7 +94,7 @@ def of_recorded(
     wanted = "pass the key that recorded the run: --key, or key="
     if key is not None:
         return existing(key, wanted)
-    kept = directory / _KEPT_IN_RUN
+    kept = directory / _core.KEY_NAME
     if not kept.exists():
         raise UsageError(f"{directory} holds no key of its own", wanted)
     return _load(kept)

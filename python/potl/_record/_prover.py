@@ -323,7 +323,7 @@ class Prover:
             self._recorder.append_initial(state)
         if self._check_job and self._next <= self._job.steps:
             self._same = SameData(session, self._next, state, self._stored)
-        self._telemetry = _core.TelemetrySampler(str(self._directory / "telemetry.log"))
+        self._telemetry = _core.TelemetrySampler(str(self._directory / _core.TELEMETRY_NAME))
         self._telemetry.start()
 
     def _stored(self, step: int) -> _core.State:
@@ -425,10 +425,10 @@ def _kept_job(directory: Path) -> Job:
     """The job of a run that is to be resumed, with its first state where the seed is not enough."""
     from .._job._job import Job
 
-    core = as_job(directory / "job.json").core
+    core = as_job(directory / _core.JOB_NAME).core
     if core.fields()["initial_state"]["source"] != "file":
         return Job(core)
-    first = directory / "checkpoints" / "step-0.safetensors"
+    first = directory / _core.checkpoint_entry(0, 0)
     return Job(core, initial=_core.State.load(str(first), core.initial_state))
 
 

@@ -67,6 +67,9 @@ def prune(
 def _inside(directory: Path, name: str) -> Path:
     """The path of a checkpoint; nothing outside the run's own folder is ever removed."""
     path = directory / name
-    if path.is_symlink() or path.resolve().parent != (directory / "checkpoints").resolve():
+    if (
+        path.is_symlink()
+        or path.resolve().parent != (directory / _core.CHECKPOINT_FOLDER).resolve()
+    ):
         raise InternalError(f"the plan names {name!r}, which is not a checkpoint of {directory}")
     return path

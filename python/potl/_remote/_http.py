@@ -406,10 +406,10 @@ def _listed(document: Any) -> Sizes:
         if document[key] is not None
     ]
     found += [
-        (_source.state_name(one["step"], one["branch"]), one["bytes"])
+        (_core.checkpoint_entry(one["step"], one["branch"]), one["bytes"])
         for one in document["checkpoints"]
     ]
-    found += [(_source.rounding_name(one["branch"]), one["bytes"]) for one in document["rounding"]]
+    found += [(_core.rounding_entry(one["branch"]), one["bytes"]) for one in document["rounding"]]
     if not all(type(size) is int and size >= 0 for _, size in found):
         raise ValueError("a size is not a number of bytes")
     listed = _source.known(found)

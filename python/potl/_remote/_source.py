@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Where a run can lie: what is there, and bytes of it.
 
-Names are those of docs/format/transcript.md. What a source raises decides who answers for it
+What a source raises decides who answers for it
 (docs/decisions/0008): MissingError says that a place that still has the log withholds a file;
 everything else that can happen on the way is StorageError, the verifier's own trouble.
 """
@@ -12,11 +12,13 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol
 
-LOG, JOB, TELEMETRY, COMMITMENT = "transcript.log", "job.json", "telemetry.log", "commitment"
-CHECKPOINTS, ROUNDING = "checkpoints", "rounding"
+from .. import _core
 
-_STATE = re.compile(r"checkpoints/step-(0|[1-9]\d{0,14})(?:\.b([1-9]\d{0,14}))?\.safetensors")
-_ROUNDING = re.compile(r"rounding/branch-(0|[1-9]\d{0,14})\.log")
+LOG, JOB, TELEMETRY = _core.LOG_NAME, _core.JOB_NAME, _core.TELEMETRY_NAME
+COMMITMENT = _core.COMMITMENT_NAME
+CHECKPOINTS, ROUNDING = _core.CHECKPOINT_FOLDER, _core.ROUNDING_FOLDER
+
+_NUMBER = re.compile("[0-9]{1,15}")
 
 Sizes = Mapping[str, int]
 """Bytes of each file that is there, by its name."""
@@ -39,26 +41,17 @@ class Source(Protocol):
         """Ends connections."""
 
 
-def state_name(step: int, branch: int) -> str:
-    """The file of the state after a step."""
-    return f"{CHECKPOINTS}/step-{step}{f'.b{branch}' if branch else ''}.safetensors"
-
-
-def rounding_name(branch: int) -> str:
-    """The file of a branch's rounding logs."""
-    return f"{ROUNDING}/branch-{branch}.log"
-
-
 def state_of(name: str) -> tuple[int, int] | None:
     """Step and branch of a state's file; None for another name."""
-    found = _STATE.fullmatch(name)
-    return None if found is None else (int(found[1]), int(found[2] or 0))
+    step, branch, *_ = [*map(int, _NUMBER.findall(name)), 0, 0]
+    found = (step, branch)
+    return found if name == _core.checkpoint_entry(*found) else None
 
 
 def rounding_of(name: str) -> int | None:
     """The branch of a file of rounding logs; None for another name."""
-    found = _ROUNDING.fullmatch(name)
-    return None if found is None else int(found[1])
+    branch, *_ = [*map(int, _NUMBER.findall(name)), 0]
+    return branch if name == _core.rounding_entry(branch) else None
 
 
 def is_of_a_run(name: str) -> bool:

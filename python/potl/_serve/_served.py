@@ -163,14 +163,14 @@ class ServedRun:
         with self._scanned() as records:
             if not records.names_state(step, branch):
                 raise MissingError("the log names no such state", "")
-        return self.open(_source.state_name(step, branch))
+        return self.open(_core.checkpoint_entry(step, branch))
 
     def open_rounding(self, branch: int) -> File:
         """The rounding logs of a branch."""
         with self._scanned() as records:
             if branch >= len(records.branches):
                 raise MissingError("the log names no such branch", "")
-        return self.open(_source.rounding_name(branch))
+        return self.open(_core.rounding_entry(branch))
 
     def rounding_log(self, step: int, branch: int) -> tuple[int, int]:
         """Where in that file a step's log lies."""

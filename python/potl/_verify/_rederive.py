@@ -137,7 +137,7 @@ def _wanted(challenge: Challenge, evidence: _core.Evidence, directory: Path) -> 
             ),
             "leave the challenge out to bring back what was pruned",
         )
-    note = directory / "commitment"
+    note = directory / _core.COMMITMENT_NAME
     if not note.is_file():
         raise UsageError("the run has no commitment", "answer challenges after potl commit only")
     if root_of(read_note(note)) != challenge.root or evidence.commitment_digest != challenge.root:

@@ -15,11 +15,12 @@ from growing_runs import Growing, watch
 from serving import Recorded, proxied, served
 
 import potl
+from potl import _core
 from potl._attacks import Scene
 from potl._job._session import Session
 from potl._record._records import CHAIN
 from potl._remote._http import Http
-from potl._remote._source import LOG, rounding_of, state_name, state_of
+from potl._remote._source import LOG, rounding_of, state_of
 from potl._remote._storage import Storage
 from potl._verify._monitor import _Watch
 from potl._verify._workload import Workload
@@ -222,7 +223,7 @@ def test_a_copy_that_is_damaged_here_rejects_nobody(
 
     def damaging(self: _Watch, rejections: Any) -> None:
         if fails[0]:
-            (copy,) = Path(tempfile.gettempdir()).glob(f"*/run/{state_name(4, 0)}")
+            (copy,) = Path(tempfile.gettempdir()).glob(f"*/run/{_core.checkpoint_entry(4, 0)}")
             raw = copy.read_bytes()
             copy.write_bytes(raw[:-1] + bytes([raw[-1] ^ 1]))
             fails[0] = False
