@@ -33,15 +33,14 @@ void describe_request(py::class_<Request> type) {
 void bind_distances(py::module_& module) {
   using tensor = tensor_distance;
   using group = group_distance;
-  bind_value<tensor>(
-      module, "TensorDistance", bound_member{"path", &tensor::path},
-      bound_member{"count", &tensor::count}, bound_member{"l2", &tensor::l2},
-      bound_member{"excess", &tensor::excess}, bound_member{"rounding", &tensor::rounding},
-      bound_member{"update_l2", &tensor::update_l2},
-      bound_member{"replayed_update_l2", &tensor::replayed_update_l2},
-      bound_member{"scalar", &tensor::scalar},
-      bound_member{"rounding_only", &tensor::rounding_only}, bound_member{"still", &tensor::still},
-      bound_member{"whole", &tensor::whole}, bound_member{"places", &tensor::places});
+  bind_value<tensor>(module, "TensorDistance", bound_member{"path", &tensor::path},
+                     bound_member{"count", &tensor::count}, bound_member{"l2", &tensor::l2},
+                     bound_member{"excess", &tensor::excess},
+                     bound_member{"rounding", &tensor::rounding},
+                     bound_member{"update_l2", &tensor::update_l2},
+                     bound_member{"replayed_update_l2", &tensor::replayed_update_l2},
+                     bound_member{"rounding_only", &tensor::rounding_only},
+                     bound_member{"judged", &tensor::judged});
   bind_value<group>(
       module, "GroupDistance", bound_member{"group", &group::group}, bound_member{"l1", &group::l1},
       bound_member{"l2", &group::l2}, bound_member{"linf", &group::linf},

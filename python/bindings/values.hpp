@@ -114,6 +114,13 @@ struct type_caster<potl::outcome>
 };
 
 template <>
+struct type_caster<potl::checks::judged_as>
+    : named_value_caster<potl::checks::judged_as, &potl::checks::to_string,
+                         potl::checks::judged_as::floats, potl::checks::judged_as::alone,
+                         potl::checks::judged_as::unmoved, potl::checks::judged_as::codes,
+                         potl::checks::judged_as::code_places> {};
+
+template <>
 struct type_caster<potl::checks::measured>
     : named_value_caster<potl::checks::measured, &potl::checks::to_string,
                          potl::checks::measured::ok, potl::checks::measured::withheld,

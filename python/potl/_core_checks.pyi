@@ -81,11 +81,8 @@ class TensorDistance:
     rounding: float
     update_l2: float
     replayed_update_l2: float
-    scalar: bool
     rounding_only: bool
-    still: bool
-    whole: bool
-    places: bool
+    judged: Literal["floats", "alone", "unmoved", "codes", "code_places"]
     def __init__(self, **fields: str | float | bool) -> None: ...
 
 class GroupDistance:

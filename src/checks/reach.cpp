@@ -177,10 +177,6 @@ std::vector<double> usual_movements(const movements& from, const std::vector<dou
   return usual;
 }
 
-}  // namespace
-
-namespace {
-
 bytes_view bytes_of(const state_part& one) {
   return one.tensor == nullptr ? bytes_view() : one.tensor->bytes;
 }

@@ -19,6 +19,17 @@ const char* to_string(measured what) noexcept {
   return "verifier_error";
 }
 
+const char* to_string(judged_as what) noexcept {
+  switch (what) {
+    case judged_as::floats: return "floats";
+    case judged_as::alone: return "alone";
+    case judged_as::unmoved: return "unmoved";
+    case judged_as::codes: return "codes";
+    case judged_as::code_places: return "code_places";
+  }
+  return "floats";
+}
+
 std::string segment_request::place() const {
   std::string out = text(start) + "-" + text(end);
   if (superseded) out += " of branch " + text(branch);

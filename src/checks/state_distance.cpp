@@ -20,12 +20,8 @@ namespace {
 using numeric::norms;
 using transcript::state_alias;
 using transcript::state_bytes;
-using transcript::state_key;
-using transcript::state_list;
-using transcript::state_map;
 using transcript::state_tensor;
 using transcript::state_tuple;
-using transcript::state_value;
 
 enum group : std::size_t { parameters, buffers, optimizer, other, group_count };
 constexpr std::array<const char*, group_count> group_names{"parameters", "buffers", "optimizer",
@@ -75,10 +71,7 @@ struct tensor_sums {
   std::string path;
   norms of;
   double count = 0;
-  bool scalar = false;
-  bool still = false;
-  bool whole = false;   // what counts, or tells which
-  bool places = false;  // how many of that
+  judged_as judged = judged_as::floats;
 };
 
 struct group_sums {
@@ -156,7 +149,7 @@ class walker {
       of.l1 = of.l2 = of.linf = of.excess_l2 = 1;
       of.rounding_only = false;
       groups[group_of(path)].tensors.push_back(
-          {path + std::string(its_form), of, 1, false, false, true});
+          {path + std::string(its_form), of, 1, judged_as::codes});
     } else {
       groups[group_of(path)].structure_equal = false;
     }
@@ -165,10 +158,6 @@ class walker {
   static bool equal_plain(const state_value& a, const state_value& b) {
     if (const auto* text = as<std::string>(&a)) return *text == *as<std::string>(&b);
     return true;
-  }
-
-  static std::string child(const std::string& path, const std::string& name) {
-    return path.empty() ? name : path + "/" + name;
   }
 
   void compare_lists(const state_list* start, const state_list& recorded,
@@ -254,7 +243,7 @@ class walker {
           numeric::tensor_norms(recorded.type, before, there, here, times).rounding_only;
     }
     groups[group_of(path)].tensors.push_back(
-        {path + std::string(where_still), off, static_cast<double>(count), false, true, false});
+        {path + std::string(where_still), off, static_cast<double>(count), judged_as::unmoved});
   }
 
   const still_elements* still_of(const std::string& path) const {
@@ -293,8 +282,10 @@ class walker {
     } else if (!of.rounding_only && numeric::is_mask(info(type).size, recorded, replayed)) {
       return turn(path, type, start, recorded, replayed);
     }
-    groups[group_of(path)].tensors.push_back(
-        {path, of, static_cast<double>(count), scalar, false, false});
+    const group which = group_of(path);
+    const bool alone = scalar && which != parameters;
+    groups[which].tensors.push_back(
+        {path, of, static_cast<double>(count), alone ? judged_as::alone : judged_as::floats});
   }
 
   // What is no float turns with an activation next to zero, as where hits or codes are counted,
@@ -309,8 +300,8 @@ class walker {
     const auto count = static_cast<double>(elements);
     std::vector<tensor_sums>& tensors = groups[group_of(path)].tensors;
     const norms of = numeric::tensor_norms(type, start, recorded, replayed);
-    tensors.push_back({path, of, count, false, false, true});
-    tensors.push_back({path + std::string(how_many), places, count, false, false, true, true});
+    tensors.push_back({path, of, count, judged_as::codes});
+    tensors.push_back({path + std::string(how_many), places, count, judged_as::code_places});
   }
 
   std::map<std::string, const still_elements*> still_;
@@ -324,17 +315,14 @@ group_distance gather(group which, const group_sums& sums, const state_value& re
   double squares = 0, update = 0, replayed = 0, weight = 0, rounding = 0, excess = 0, dot = 0;
   for (const tensor_sums& tensor : sums.tensors) {
     const norms& of = tensor.of;
-    // Step counters and the like would drown the moments in a norm, and codes the weights: each
-    // stands for itself.
-    const bool scalar = tensor.whole || (tensor.scalar && which != parameters);
-    if (!(of.l2 <= 0) || !of.finite || tensor.still) {
+    const bool unmoved = tensor.judged == judged_as::unmoved;
+    if (!(of.l2 <= 0) || !of.finite || unmoved) {
       const bool moves = !(of.replayed_update_l2 <= 0);
       const bool rounding_only =
-          of.rounding_only && (tensor.still || moves || may_round(replayed_root, tensor.path));
+          of.rounding_only && (unmoved || moves || may_round(replayed_root, tensor.path));
       out.tensors.push_back({tensor.path, tensor.count, of.l2, of.excess_l2, of.rounding_l2,
-                             of.update_l2, of.replayed_update_l2, scalar, rounding_only,
-                             tensor.still, tensor.whole, tensor.places});
-      if (tensor.still) continue;  // its elements are among the others
+                             of.update_l2, of.replayed_update_l2, rounding_only, tensor.judged});
+      if (unmoved) continue;  // its elements are among the others
       const double travelled = std::min(of.update_l2, of.replayed_update_l2);
       const double relative = !of.finite          ? std::numeric_limits<double>::quiet_NaN()
                               : of.excess_l2 <= 0 ? 0
@@ -346,7 +334,7 @@ group_distance gather(group which, const group_sums& sums, const state_value& re
     }
     if (!of.finite) {
       out.finite = false;
-    } else if (scalar) {
+    } else if (tensor.judged != judged_as::floats) {
       continue;
     }
     out.l1 += of.l1;
@@ -399,7 +387,7 @@ std::vector<group_distance> compare_next(const state_value& start, const state_v
   for (const group which : {parameters, buffers}) {
     // Of what is counted, the segment alone is judged.
     std::erase_if(all.groups[which].tensors, [](const tensor_sums& one) {
-      return one.whole && one.path.find(where_infinite) == std::string::npos;
+      return is_code(one.judged) && one.path.find(where_infinite) == std::string::npos;
     });
     out.push_back(gather(which, all.groups[which], replayed));
     out.back().group = which == parameters ? "next" : "next_buffers";

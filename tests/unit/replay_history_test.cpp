@@ -19,7 +19,7 @@ TEST_CASE("a form that follows outputs neither accuses nor passes, whatever repe
   tensor_distance form;
   form.path = "state/own/kept (its length, type or text)";
   form.count = form.l2 = form.excess = 1;
-  form.scalar = form.whole = true;
+  form.judged = judged_as::codes;
   one.differs(3, {});
   one.noise(3, {});
   one.measured[3].distances[3].tensors = {form};
@@ -35,7 +35,7 @@ TEST_CASE("what no repeat decides takes none from what one convicts") {
   tensor_distance form;
   form.path = "state/own/kept (its length, type or text)";
   form.count = form.l2 = form.excess = 1;
-  form.scalar = form.whole = true;
+  form.judged = judged_as::codes;
   for (std::size_t at = 1; at < one.measured.size(); ++at) one.differs(at, {form});
   CHECK(one.more().empty());
   CHECK(one.verdict() == "inconclusive");
@@ -69,7 +69,7 @@ TEST_CASE("a history that is a step further on another machine accuses nobody") 
   const auto verdict = [](const std::string& kept, const std::string& count) {
     scene one;
     tensor_distance iterations = tensor(count, 1, 1), history = tensor(kept, 0.9, 500);
-    iterations.scalar = iterations.whole = true;
+    iterations.judged = judged_as::codes;
     one.differs(3, {});
     one.noise(3, {});
     one.measured[3].distances[2].tensors = {iterations, history};

@@ -473,7 +473,7 @@ TEST_CASE("what is in no norm stays open under a published tolerance") {
   REQUIRE(count(one.judge(), outcome::inconclusive, "replay.parameters") == 0);
   tensor_distance codes;
   codes.path = "model/parameters/codes";
-  codes.whole = true;
+  codes.judged = judged_as::codes;
   codes.l2 = 1;
   one.measured[3].distances[0].tensors.push_back(codes);
   REQUIRE(count(one.judge(), outcome::inconclusive, "replay.parameters") == 1);

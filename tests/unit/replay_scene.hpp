@@ -16,7 +16,7 @@ using namespace potl::checks;
 
 inline tensor_distance tensor(const std::string& path, double off, double count,
                               double update = 1) {
-  return {path, count, off, off, 1e-7, update, update, false};
+  return {path, count, off, off, 1e-7, update, update};
 }
 
 inline group_distance empty(const std::string& name) {
@@ -31,7 +31,7 @@ inline group_distance empty(const std::string& name) {
 inline std::vector<group_distance> parameters(std::vector<tensor_distance> tensors) {
   group_distance out = empty("parameters");
   for (const tensor_distance& one : tensors) {
-    if (one.whole) continue;
+    if (is_code(one.judged)) continue;
     out.l2 = std::hypot(out.l2, one.l2);
     out.excess_l2 = std::hypot(out.excess_l2, one.excess);
   }
@@ -81,11 +81,11 @@ struct scene {
 
 /// Codes, of which so many differ, and how far those are off.
 inline std::vector<tensor_distance> codes(double off, double many, double moved, double far) {
-  tensor_distance values = tensor("codes", off, 2000, far), places = values;
-  values.scalar = values.whole = true;
-  places = values;
+  tensor_distance values = tensor("codes", off, 2000, far);
+  values.judged = judged_as::codes;
+  tensor_distance places = values;
   places.path = "codes (how many)";
-  places.places = true;
+  places.judged = judged_as::code_places;
   places.l2 = places.excess = many;
   places.update_l2 = places.replayed_update_l2 = moved;
   return {values, places};

@@ -45,7 +45,8 @@ struct scene {
     one->other_arithmetic = true;
   }
   static tensor_distance still(double off, bool rounding_only = false) {
-    return {"w where it has no gradient", 10, off, off, 1e-9, 0, 0, false, rounding_only, true};
+    return {
+        "w where it has no gradient", 10, off, off, 1e-9, 0, 0, rounding_only, judged_as::unmoved};
   }
   void next(double off, double noise) {
     one->distances.push_back(group("next", off));
@@ -74,7 +75,7 @@ TEST_CASE("elements without a gradient have norms of their own, and count once i
   REQUIRE(groups[0].tensors.size() == 2);
   const tensor_distance& own = groups[0].tensors[1];
   CHECK(own.path == "model/parameters/w where it has no gradient");
-  CHECK((own.still && !own.rounding_only));
+  CHECK((own.judged == judged_as::unmoved && !own.rounding_only));
   CHECK(own.count == 3);
   CHECK(own.l2 == 0.5);
   CHECK(own.excess == 0.5);
@@ -89,7 +90,7 @@ TEST_CASE("elements without a gradient are named where others of their tensor ar
   const std::vector<still_elements> still{{{"model/parameters/w", "optimizers/0/state/0"}, {1, 0}}};
   const auto groups = compare_states(before, after, before, still);
   REQUIRE(groups[0].tensors.size() == 2);
-  CHECK((groups[0].tensors[1].still && groups[0].tensors[1].l2 == 0));
+  CHECK((groups[0].tensors[1].judged == judged_as::unmoved && groups[0].tensors[1].l2 == 0));
   CHECK(groups[2].tensors.empty());
 }
 

@@ -196,7 +196,7 @@ TEST_CASE("codes and masks that are noise from the first segment on are not excu
   scene one;
   const auto codes = [](double off, double count = 2000) {
     tensor_distance out = tensor("codes", off, count);
-    out.scalar = out.whole = true;
+    out.judged = judged_as::codes;
     return out;
   };
   one.noise(0, {codes(0.5), tensor("bias", 0.5, 100)});
@@ -379,7 +379,7 @@ TEST_CASE("an excused counter takes nothing off a norm that it is not in") {
   scene one;
   many_small(one);
   auto counter = tensor("step", 5, 1);
-  counter.scalar = true;
+  counter.judged = judged_as::alone;
   one.measured[3].distances[0].tensors.push_back(counter);
   counter.l2 = counter.excess = 0.9;
   for (auto& repeat : one.measured[3].noise) repeat[0].tensors.push_back(counter);
@@ -389,7 +389,7 @@ TEST_CASE("an excused counter takes nothing off a norm that it is not in") {
 TEST_CASE("a counter is not in the norm of what is left beside an excused tensor") {
   const auto counter = [](double off) {
     tensor_distance out = tensor("step", off, 1, 1000);
-    out.scalar = true;
+    out.judged = judged_as::alone;
     return out;
   };
   scene one;

@@ -13,6 +13,7 @@
 using potl::dtype;
 using potl::checks::compare_states;
 using potl::checks::group_distance;
+using potl::checks::judged_as;
 
 namespace {
 
@@ -116,11 +117,11 @@ TEST_CASE("an integer is off by a number, and in no norm") {
   const auto& hits = off[1].tensors.at(0);
   REQUIRE(hits.path == "model/buffers/hits");
   REQUIRE((hits.l2 == 2 && hits.excess == 2 && hits.update_l2 == 8));
-  REQUIRE((hits.replayed_update_l2 == 10 && hits.count == 2 && hits.scalar));
+  REQUIRE((hits.replayed_update_l2 == 10 && hits.count == 2 && hits.judged == judged_as::codes));
   REQUIRE_FALSE(hits.rounding_only);
   const auto& many = off[1].tensors.at(1);
   REQUIRE(many.path == "model/buffers/hits (how many)");
-  REQUIRE((many.places && many.whole && many.scalar && !hits.places && !many.rounding_only));
+  REQUIRE((many.judged == judged_as::code_places && !many.rounding_only));
   REQUIRE((many.l2 == 1 && many.excess == 1 && many.count == 2));
   REQUIRE((many.update_l2 == 1 && many.replayed_update_l2 == 1));
   const auto& number = off[3].tensors.at(0);
@@ -147,7 +148,7 @@ TEST_CASE("an integer in place of an optimizer's float is as far off as the floa
   REQUIRE(d.tensors.size() == 1);
   REQUIRE(d.tensors[0].path == "schedulers/best");
   REQUIRE(d.tensors[0].l2 == 100.5);
-  REQUIRE_FALSE(d.tensors[0].whole);
+  REQUIRE_FALSE(is_code(d.tensors[0].judged));
 }
 
 TEST_CASE("what an optimizer of one side lacks is another form, beside what both have") {
@@ -234,7 +235,8 @@ TEST_CASE("a float beside the tensors is compared too, and what both sides have 
   for (const auto& [one, other] :
        {std::pair{inf, -inf}, std::pair{inf, 1.0}, std::pair{1.0, inf}}) {
     const auto d = compared(one, other);
-    CHECK((d.finite && d.tensors.size() == (one == -other ? 2 : 3) && d.tensors[0].whole));
+    CHECK(
+        (d.finite && d.tensors.size() == (one == -other ? 2 : 3) && is_code(d.tensors[0].judged)));
     CHECK(d.tensors[0].path == "schedulers/best where it is infinite");
   }
   CHECK_FALSE(compared(nan, 1).finite);
@@ -254,7 +256,7 @@ TEST_CASE("a parameter without dimensions counts in the norm of the parameters")
   const auto d = compare_states(of(0), of(1), of(3))[0];
   REQUIRE(d.l2 == 2);
   REQUIRE(d.count == 1);
-  REQUIRE_FALSE(d.tensors.at(0).scalar);
+  REQUIRE_FALSE(d.tensors.at(0).judged != judged_as::floats);
 }
 
 TEST_CASE("a start of another dtype or size counts as zero") {
@@ -340,9 +342,9 @@ TEST_CASE("an infinity of one side is judged by itself, and so are the numbers b
   REQUIRE((d.finite && d.structure_equal && d.l2 == 0.5 && d.update_l2 == 0.75));
   const auto& mask = d.tensors.at(0);
   REQUIRE(mask.path == "model/buffers/mean where it is infinite");
-  REQUIRE((mask.whole && mask.l2 == 1 && mask.excess == 1 && !mask.rounding_only));
+  REQUIRE((is_code(mask.judged) && mask.l2 == 1 && mask.excess == 1 && !mask.rounding_only));
   REQUIRE((mask.update_l2 == 0 && mask.replayed_update_l2 == 1));
-  REQUIRE((d.tensors.at(2).l2 == 0.5 && !d.tensors[2].whole));
+  REQUIRE((d.tensors.at(2).l2 == 0.5 && !is_code(d.tensors[2].judged)));
   // Whoever has no infinity there has not just any number for it.
   recorded.means[0] = 1e30f;
   replayed.means[0] = -infinity;
@@ -466,7 +468,7 @@ TEST_CASE("a scalar counter of the optimizer does not drown its moments in a nor
   REQUIRE(counter.l2 == 0);
   REQUIRE(counter.worst_tensor == "optimizers/0/step");
   REQUIRE(counter.worst_relative == Approx(1e-3).epsilon(0.3));
-  REQUIRE(counter.tensors[0].scalar);
+  REQUIRE(counter.tensors[0].judged == judged_as::alone);
 }
 
 TEST_CASE("every element type is widened to the same numbers") {

@@ -30,7 +30,7 @@ TEST_CASE(
     return compare_states(start, recorded, replayed)[3].tensors.at(1);
   };
   const auto apart = codes(of({1, 2, 3, 4}), of({1, most, 5, most - 1}), of({most, 2, 5, most}));
-  REQUIRE((apart.places && apart.l2 == 3 && apart.update_l2 == 3));
+  REQUIRE((apart.judged == judged_as::code_places && apart.l2 == 3 && apart.update_l2 == 3));
   REQUIRE(apart.replayed_update_l2 == 3);
   // What the start does not have is zero there.
   const auto made = codes(tree::dict({}), of({0, 7, 8, 9}), of({0, 7, 8, 0}));
@@ -50,12 +50,12 @@ TEST_CASE("a mask of two numbers is compared like one of booleans, and other flo
   const float low = -1e9f;
   const auto mask = compared({0, 0, 0}, {low, 0, 0}, {0, low, 0});
   REQUIRE((mask.tensors.size() == 2 && mask.l2 == 0 && mask.count == 0));
-  REQUIRE((mask.tensors[0].whole && mask.tensors[0].l2 == Approx(std::sqrt(2) * 1e9)));
-  REQUIRE((mask.tensors[1].places && mask.tensors[1].l2 == 2));
-  REQUIRE(compared({1, 0, 0}, {1, 1, 1}, {0, 0, 0}).tensors.at(0).whole == false);
+  REQUIRE((is_code(mask.tensors[0].judged) && mask.tensors[0].l2 == Approx(std::sqrt(2) * 1e9)));
+  REQUIRE((mask.tensors[1].judged == judged_as::code_places && mask.tensors[1].l2 == 2));
+  REQUIRE_FALSE(is_code(compared({1, 0, 0}, {1, 1, 1}, {0, 0, 0}).tensors.at(0).judged));
   const auto floats = [&](std::vector<float> recorded, std::vector<float> replayed) {
     const auto d = compared(std::vector<float>(replayed.size()), recorded, replayed);
-    return d.tensors.size() == 1 && !d.tensors[0].whole && d.l2 > 0;
+    return d.tensors.size() == 1 && !is_code(d.tensors[0].judged) && d.l2 > 0;
   };
   REQUIRE(floats({1, 2, 2}, {1, 2, 3}));              // three numbers
   REQUIRE(floats({1, 3, 2}, {1, 2, 2}));              // one that only the record has
@@ -69,7 +69,7 @@ TEST_CASE("a flag that turns is compared like an integer") {
     return tree::dict({{"state", tree::dict({{"stopped", {stopped}}})}});
   };
   const auto d = compare_states(of(false), of(true), of(false))[3];
-  REQUIRE((d.structure_equal && d.tensors.size() == 2 && d.tensors[0].whole));
+  REQUIRE((d.structure_equal && d.tensors.size() == 2 && is_code(d.tensors[0].judged)));
   REQUIRE((d.tensors[1].l2 == 1 && d.tensors[1].replayed_update_l2 == 0));
   REQUIRE(compare_states(of(false), of(true), of(true))[3].tensors.empty());
 }
@@ -99,8 +99,8 @@ TEST_CASE("the form of what client code keeps as it likes is judged like what is
       const auto d = compared(at, a, b);
       REQUIRE((d.structure_equal && d.tensors.size() == 1 && d.l2 == 0));
       const tensor_distance& form = d.tensors[0];
-      REQUIRE((form.whole && form.l2 == 1 && form.excess == 1 && form.update_l2 == 0));
-      REQUIRE_FALSE((form.places || form.rounding_only));
+      REQUIRE((is_code(form.judged) && form.l2 == 1 && form.excess == 1 && form.update_l2 == 0));
+      REQUIRE_FALSE((form.judged == judged_as::code_places || form.rounding_only));
       REQUIRE(form.path.find("kept (its length, type or text)") != std::string::npos);
       REQUIRE(compared(at, a, a).tensors.empty());
     }
@@ -138,7 +138,8 @@ TEST_CASE("integers among the parameters are in no norm, in which they would dro
   const auto equal = compare_states(of(1, 0), of(5, 3), of(5, 3))[0];
   REQUIRE((equal.tensors.empty() && equal.l2 == 0 && equal.update_l2 == 3 && equal.count == 1));
   const auto off = compare_states(of(1, 0), of(5, 3), of(9, 3))[0];
-  REQUIRE((off.l2 == 0 && off.update_l2 == 3 && off.tensors.size() == 2 && off.tensors[0].whole));
+  REQUIRE((off.l2 == 0 && off.update_l2 == 3 && off.tensors.size() == 2 &&
+           is_code(off.tensors[0].judged)));
 }
 
 TEST_CASE("a movement of 64-bit integers is one that no double need tell") {

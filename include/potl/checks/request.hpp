@@ -87,6 +87,22 @@ struct still_elements {
   std::uint64_t roundings = 0;     ///< of an average: how often all of its elements were rounded
 };
 
+/// What of a tensor, or number, a distance is of: by what it is judged (docs/reference/replay.md).
+enum class judged_as {
+  floats,      ///< all elements, also in the norms of its group
+  alone,       ///< a counter or the like, which would drown the others of its group
+  unmoved,     ///< once more, the elements without a gradient
+  codes,       ///< what is no float: it counts, or tells which, and is never mere noise
+  code_places  ///< of codes, not how far they are off, but how many: these alone accuse
+};
+
+constexpr bool is_code(judged_as what) noexcept {
+  return what == judged_as::codes || what == judged_as::code_places;
+}
+
+/// Names as Python has them: "floats".
+const char* to_string(judged_as what) noexcept;
+
 /// How far one tensor (or float of the tree) is off: l2 norms over its elements, as
 /// numeric/detail/distance.hpp defines them.
 struct tensor_distance {
@@ -96,11 +112,8 @@ struct tensor_distance {
   double excess = 0;    ///< of what rounding leaves of it
   double rounding = 0;  ///< of what rounding alone explains
   double update_l2 = 0, replayed_update_l2 = 0;
-  bool scalar = false;         ///< a counter or the like, which is in no norm of its group
   bool rounding_only = false;  ///< no element is farther off than rounding may move it
-  bool still = false;          ///< of the elements without a gradient alone, once more
-  bool whole = false;          ///< what counts, or tells which, and is never mere noise
-  bool places = false;         ///< of that, not how far, but how many elements: they alone accuse
+  judged_as judged = judged_as::floats;
 };
 
 /// Distances of one group of tensors ("parameters", "buffers", "optimizer", "other").

@@ -302,7 +302,7 @@ def _relative(distance: _core.GroupDistance) -> float:
     if not distance.finite or not distance.structure_equal:
         return float("inf")
     # What cannot be within any share of its update, such as a list that is longer in a repeat.
-    free = [one for one in distance.tensors if one.whole and not one.places]
+    free = [one for one in distance.tensors if one.judged == "codes"]
     if any(one.l2 > one.update_l2 == 0 for one in free):
         return float("inf")
     if distance.l2 == 0:

@@ -114,7 +114,7 @@ std::map<std::string, own_noise> noise_of_tensors(const repeated& from, const st
     for (const tensor_distance& one : group->tensors) {
       own_noise& of = out[one.path];
       add(of, one.l2, update_of(one), one.count);
-      of.apart = one.still || one.whole;
+      of.apart = one.judged == judged_as::unmoved || is_code(one.judged);
     }
   }
   return out;
@@ -237,7 +237,7 @@ class judge {
       return;
     }
     for (const tensor_distance& one : group_.tensors) {  // what is in no norm
-      if (!one.whole) continue;
+      if (!is_code(one.judged)) continue;
       problem("replay.parameters", outcome::inconclusive, off(one.path, one.l2, 0));
       return;
     }
@@ -293,7 +293,7 @@ class judge {
 
   // How far a code jumps accuses nobody, because it may be any other one. How many jump is not
   // capped for itself: all the bins of a count may, by one.
-  static limits of_whole(limits by, bool places) {
+  static limits of_codes(limits by, bool places) {
     (places ? by.cap : by.far) = anywhere;
     if (places) by.far = std::max(by.far, turned_alone);
     by.places = places;
@@ -326,10 +326,10 @@ class judge {
       const limits by =
           limits_of(one, look_up(noise, one.path), look_up(rough, one.path).l2,
                     look_up(context_.tensor_share, one.path), one.rounding, turned_in_tensor);
-      return one.whole ? of_whole(by, one.places) : by;
+      return is_code(one.judged) ? of_codes(by, one.judged == judged_as::code_places) : by;
     };
     const auto add = [&out](const tensor_distance& one) {
-      if (one.scalar) return;
+      if (one.judged != judged_as::floats) return;
       out.l2 += one.l2 * one.l2;
       out.excess += one.excess * one.excess;
     };
@@ -339,19 +339,19 @@ class judge {
     if (which_ == "optimizer") objects = with_histories(group_.tensors);
     for (const tensor_distance& one : group_.tensors) {
       const bool beside = which_ == "buffers" || which_ == "other";
-      if (!one.whole || !(beside || objects.count(object_of(one.path)) > 0)) continue;
+      if (!is_code(one.judged) || !(beside || objects.count(object_of(one.path)) > 0)) continue;
       if (is_plain_count(one.path) || passes(one.l2, one.excess, limits_for(one))) continue;
       turned.insert(object_of(one.path));
     }
     for (const tensor_distance& one : group_.tensors) {
       const own_noise own = look_up(noise, one.path);
-      if (one.still) {
+      if (one.judged == judged_as::unmoved) {
         judge_still(rule, one, std::max(own.l2, look_up(rough, one.path).l2),
                     look_up(context_.tensor_share, one.path));
         continue;
       }
       limits by = limits_for(one);
-      const bool follows = !one.whole && is_within(turned, one.path);
+      const bool follows = !is_code(one.judged) && is_within(turned, one.path);
       if (follows) by.far = anywhere;
       if (passes(one.l2, one.excess, by)) {
         add(one);
@@ -361,7 +361,7 @@ class judge {
       const bool proven = first != context_.noisy_at_first.end();
       double loud = own.share > slack_ * context_.cap ? slack_ * own.l2 : 0;
       if (proven) loud = std::max(loud, slack_ * first->second.l2);
-      const bool may_be_noise = rule_enabled("replay.tolerance_cap") && !one.whole;
+      const bool may_be_noise = rule_enabled("replay.tolerance_cap") && !is_code(one.judged);
       if (may_be_noise &&
           (one.rounding_only || within(one.excess, context_.options->safety * loud))) {
         if (!proven) {
@@ -421,7 +421,8 @@ class judge {
   void too_far(std::string_view rule, const std::string& what, double l2, double excess,
                const limits& by) {
     out_.settled = is_settled(l2, by);
-    if (!within(l2, by.far)) out_.accuses = std::max(out_.accuses, by.places ? 1 : 2);
+    if (!within(l2, by.far))
+      out_.accuses = std::max(out_.accuses, by.places ? accuser::codes : accuser::floats);
     const bool capped = excess <= 0 || within(excess, by.tolerance);
     out_.near = out_.near && within(l2, by.cap);
     const double tolerance = std::min(by.tolerance, by.cap);

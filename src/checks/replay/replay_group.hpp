@@ -40,15 +40,16 @@ replay_context make_context(const run_view& run, const replay_options& options,
 /// Whether the noise of this segment was measured in full.
 bool has_own_noise(const replay_context& context, const segment_measurement& measurement);
 
+/// What accuses, as far as its noise is known. The later ones come first where repeats are given.
+enum class accuser { nothing, codes, floats };
+
 struct group_judgement {
   std::optional<finding> problem;  ///< reject or inconclusive
   double distance = 0, tolerance = 0, noise = 0;
-  bool near =
-      true;  ///< nothing that is beyond its tolerance is beyond the cap: noise may excuse it
+  /// Nothing that is beyond its tolerance is beyond the cap: noise may excuse it.
+  bool near = true;
   bool settled = false;  ///< the problem is inconclusive, whatever repeats show
-  /// Whether as much as is known of the noise does not keep it from accusing: 2, a float; 1, what
-  /// is no float alone; 0, nothing.
-  int accuses = 0;
+  accuser accuses = accuser::nothing;
   double ratio() const noexcept;  ///< distance / tolerance; 0 when both are
 };
 

@@ -24,7 +24,7 @@ struct doubt {
   const segment_measurement* of = nullptr;
   double by = 0;     ///< how far beyond what is accepted; 0: nothing is, or no noise would help
   bool near = true;  ///< rough sums may excuse it
-  int accuses = 0;   ///< group_judgement::accuses
+  detail::accuser accuses = detail::accuser::nothing;
 };
 
 doubt doubt_of(const run_view& run, const detail::replay_context& context,
@@ -39,7 +39,7 @@ doubt doubt_of(const run_view& run, const detail::replay_context& context,
   if (one.request.superseded) out.near = false;  // of any length, and judged by its losses alone
   if (one.digest_equal || one.request.superseded) return out;
   if (detail::turned_skip(run, context, one)) {  // whatever else differs comes of it
-    out.accuses = 2;
+    out.accuses = detail::accuser::floats;
     return out;
   }
   for (const group_distance& group : one.distances) {

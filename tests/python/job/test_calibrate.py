@@ -86,7 +86,7 @@ def test_a_larger_disk_makes_verification_cheaper(measured: potl.Calibration) ->
 
 def test_a_form_that_differs_is_within_no_share_of_an_update() -> None:
     """A verification of such a segment ends inconclusive, however far its floats are off."""
-    form = _core.TensorDistance(path="state/own/kept", l2=1.0, whole=True)
+    form = _core.TensorDistance(path="state/own/kept", l2=1.0, judged="codes")
     distance = _core.GroupDistance(group="other", tensors=[form])
     assert _relative(distance) == math.inf
     assert _relative(_core.GroupDistance(group="other")) == 0.0

@@ -385,7 +385,7 @@ class TestStock(Stock):
 
     def test_what_had_no_gradient_is_compared_by_itself(self, driven: Driven) -> None:
         answer = driven.answer(_core.SegmentRequest(start=START, end=END))
-        still = [one for one in answer.distances[0].tensors if one.still]
+        still = [one for one in answer.distances[0].tensors if one.judged == "unmoved"]
         weight = next(one for one in still if one.path.startswith("model/parameters/0.weight"))
         unused = (tasks.digits(tasks.SMALL).tensors[0] == 0).all(0)
         assert weight.count >= 32 * int(unused.sum()) > 0
