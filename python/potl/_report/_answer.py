@@ -20,18 +20,7 @@ class StrongerRow:
 
     samples: int
     more_seconds: float
-    seconds: float
     seen: tuple[tuple[float, float], ...]
-
-    @property
-    def more_text(self) -> str:
-        """How much longer than this verification."""
-        return f"about {duration(self.more_seconds)}"
-
-    @property
-    def total_text(self) -> str:
-        """How long in all."""
-        return f"about {duration(self.seconds)}"
 
     @property
     def sentence(self) -> str:
@@ -64,10 +53,8 @@ def stronger_of(document: Mapping[str, object]) -> list[StrongerRow]:
     """Larger draws, the smallest first."""
     out = []
     for entry in rows_of(section_of(document, "next"), "stronger"):
-        samples, more, total = (
-            as_float(entry.get(name)) for name in ("samples", "more_seconds", "seconds")
-        )
-        if samples is None or more is None or total is None or not math.isfinite(samples):
+        samples, more = as_float(entry.get("samples")), as_float(entry.get("more_seconds"))
+        if samples is None or more is None or not math.isfinite(samples):
             continue
         seen = []
         for one in rows_of(entry, "table"):
@@ -77,7 +64,7 @@ def stronger_of(document: Mapping[str, object]) -> list[StrongerRow]:
             )
             if fraction is not None and probability is not None:
                 seen.append((fraction, probability))
-        out.append(StrongerRow(int(samples), more, total, tuple(seen)))
+        out.append(StrongerRow(int(samples), more, tuple(seen)))
     return out
 
 
