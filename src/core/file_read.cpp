@@ -40,7 +40,7 @@ result<file_handle> open_handle(const std::string& directory, std::string_view n
   file_handle place = detail::open_file(AT_FDCWD, directory.c_str(), O_RDONLY | O_DIRECTORY);
   if (!place) {
     // Nobody withholds or forges an entry of a directory that is not there.
-    error why = detail::system_error_of(errno, "open", directory);
+    error why = detail::system_error_of(errno, "open the directory", directory);
     why.code = errc::io;
     return why;
   }

@@ -58,6 +58,9 @@ TEST_CASE("a regular file is read whole, up to the limit and no further") {
   put(folder / "empty", "");
   REQUIRE(potl::read_file(folder / "empty", 0).value().empty());
   REQUIRE(potl::read_file(folder / "gone", 5).why().code == errc::missing);
+  const potl::error gone = potl::read_entry(folder / "gone", "a", 5).why();
+  REQUIRE(gone.code == errc::io);
+  REQUIRE(gone.message.find("cannot open the directory " + (folder / "gone")) == 0);
 }
 
 TEST_CASE("a file that claims an enormous size is refused before memory is taken") {

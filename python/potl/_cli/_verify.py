@@ -176,6 +176,8 @@ def _verify(
 def _ledger_of(ledger: Path | None, no_ledger: bool) -> Path | bool:
     if ledger is not None and no_ledger:
         raise typer.BadParameter("--ledger and --no-ledger exclude each other")
+    if ledger == Path("none") and not ledger.exists():
+        raise typer.BadParameter("--ledger none names a file: use --no-ledger")
     return not no_ledger if ledger is None else ledger
 
 

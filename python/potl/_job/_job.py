@@ -317,6 +317,11 @@ class Job:
         return self.core.seed
 
     @property
+    def arithmetic(self) -> str:
+        """In which it is trained: a mode of `potl.deterministic`, or "stock"."""
+        return self.core.arithmetic
+
+    @property
     def steps(self) -> int:
         """Number of optimizer updates."""
         return self.core.steps

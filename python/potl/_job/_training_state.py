@@ -45,11 +45,13 @@ class TrainingState:
         self._task = task
         self._schedule = schedule
         self._builder = TreeBuilder(task)
+        own_step, varying = overrides_step(task), schedule.varying
+        if varying is not None and not _fits(varying, task):
+            varying = None
+        tree = {} if own_step and varying is None else self.tree()
         # Also where there is no job yet: a trial shows what a recording would refuse.
-        self._flags = {} if overrides_step(task) else flags_of(self.tree())
-        self._fixed: Tree | None = None
-        if schedule.varying is not None and _fits(schedule.varying, task):
-            self._fixed = fixed_part(self.tree(), schedule.varying)
+        self._flags = {} if own_step else flags_of(tree)
+        self._fixed: Tree | None = None if varying is None else fixed_part(tree, varying)
 
     @property
     def epoch(self) -> int:

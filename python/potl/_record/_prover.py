@@ -107,6 +107,8 @@ class Prover:
     ) -> None:
         require_own_call("record a run")
         self._build = build
+        if not os.fspath(path):
+            raise UsageError("the run has no name", "name a directory, which may be a new one")
         self._directory = Path(path)
         self._resuming = _core.holds_run(str(self._directory))
         self._agreed = self._choose_job(job, seed, checkpoint_every)

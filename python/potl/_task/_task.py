@@ -279,7 +279,9 @@ class Task:
         if self.scheduler_interval == "step" and self.schedulers:
             # Only who needs the number reads it: what a step does is known without.
             needed = overrides_step(self) or any(map(is_metric_driven, self.schedulers))
-            self.advance_schedulers(self._known(float(loss)) if needed else math.nan)
+            # A step of the user's own may pass it as it was computed, or a number.
+            number = loss.detach() if isinstance(loss, torch.Tensor) else loss
+            self.advance_schedulers(self._known(float(number)) if needed else math.nan)
         if self.ema is not None:
             update = getattr(self.ema, "update_parameters", None) or self.ema.update
             update(self.model)

@@ -216,6 +216,7 @@ def test_a_job_that_is_no_job_is_unreadable(story: Path) -> None:
         ("--replay-samples 4", "--replay-samples 99999999"),
         ("--check replay", "--check magic"),
         ("--no-ledger", "--no-ledger --ledger x"),
+        ("--no-ledger", "--ledger none"),
         ("--no-ledger", "--html no/such/folder/r.html"),
         ("--no-ledger", "--html ."),
         ("--no-ledger", "--model missing.safetensors"),

@@ -59,6 +59,7 @@ def test_sizes_are_those_of_the_task():
     assert (core.steps, core.steps_per_epoch, core.epochs) == (15, 5, 3)
     assert (core.batch_size, core.accumulate, core.data_count) == (10, 3, 48)
     assert create(checkpoint_every="epoch").checkpoint_every == 4
+    assert (create().arithmetic, create(arithmetic="stock").arithmetic) == ("ord32", "stock")
     assert create(max_segment=12).core.fields()["max_segment"] == 12
 
 

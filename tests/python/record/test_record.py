@@ -50,6 +50,11 @@ def test_a_job_and_a_seed_contradict_each_other(tmp_path: Path, job: potl.Job) -
         potl.record(tasks.build, tmp_path / "run", job=job, seed=7)
 
 
+def test_a_run_needs_a_name(job: potl.Job) -> None:
+    with pytest.raises(potl.UsageError, match="the run has no name"):
+        potl.record(tasks.build, "", job=job)
+
+
 def test_a_job_may_be_a_file(tmp_path: Path, job: potl.Job, run: potl.Run) -> None:
     job.write(tmp_path / "job.json")
     again = potl.record(tasks.build, tmp_path / "run", job=tmp_path / "job.json")

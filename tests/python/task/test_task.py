@@ -207,6 +207,19 @@ def test_a_task_works_without_potl_around_it():
     assert losses[-1] < losses[0]
 
 
+@pytest.mark.parametrize("as_number", [False, True])
+def test_an_own_step_may_update_with_the_loss_as_it_was_computed(as_number, recwarn):
+    model = tasks.mlp()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    plateau = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer)
+    built = tasks.task(model, optimizer, scheduler=plateau, scheduler_interval="step")
+    loss = built.compute_loss([tasks.X, tasks.Y])
+    loss.backward()
+    built.update(loss.item() if as_number else loss)
+    assert plateau.best == loss.item()
+    assert not [*recwarn]
+
+
 def test_gradients_are_clipped_together():
     built = tasks.task(tasks.mlp(), grad_clip=1e-3)
     built.step([tasks.X, tasks.Y])
