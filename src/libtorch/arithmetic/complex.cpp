@@ -17,6 +17,7 @@
 #include <ATen/ops/div_ops.h>
 #include <ATen/ops/imag.h>
 #include <ATen/ops/mul_ops.h>
+#include <ATen/ops/neg_ops.h>
 #include <ATen/ops/real.h>
 #include <ATen/ops/reciprocal_ops.h>
 #include <ATen/ops/sgn_ops.h>
@@ -53,14 +54,18 @@ Tensor for_parts(const Tensor& x, c10::ScalarType type) {
   return x.to(c10::toRealValueType(type)).unsqueeze(-1);
 }
 
+/// Parts beside each other as the numbers that they are.
+Tensor of_parts(const Tensor& parts) {
+  return at::view_as_complex(parts.stride(-1) == 1 ? parts : parts.contiguous());
+}
+
 Tensor combined(const char* name, complex_binary function, const Tensor& x, const Tensor& y) {
   const std::array both{x, y};
   const c10::ScalarType type = at::native::result_type(both);
   if (function == complex_binary::product && !x.is_complex()) return combined(name, function, y, x);
   if (!y.is_complex()) {
     const Tensor of = parts_of(x, type), by = for_parts(y, type);
-    const Tensor out = function == complex_binary::product ? of.mul(by) : of.div(by);
-    return at::view_as_complex(out.stride(-1) == 1 ? out : out.contiguous());
+    return of_parts(function == complex_binary::product ? of.mul(by) : of.div(by));
   }
   const std::vector<std::int64_t> sizes = at::infer_size(x.sizes(), y.sizes());
   const Tensor left = pairs(name, x, sizes, type), right = pairs(name, y, sizes, type);
@@ -125,6 +130,22 @@ Tensor& div_out(keys_t keys, const Tensor& x, const Tensor& y, Tensor& out) {
   return at::_ops::div_out::redispatch(keys & below, x, y, out);
 }
 
+// In vectors, torch's kernel subtracts complex numbers from 0: +0 stays +0 there, and turns to -0
+// in the elements that are left over.
+Tensor opposite(const Tensor& x) { return of_parts(parts_of(x, x.scalar_type()).neg()); }
+Tensor neg(keys_t keys, const Tensor& x) {
+  return x.is_complex() ? opposite(x) : at::_ops::neg::redispatch(keys & below, x);
+}
+Tensor& neg_in(keys_t keys, Tensor& x) {
+  if (!x.is_complex()) return at::_ops::neg_::redispatch(keys & below, x);
+  overwrite(x, opposite(x));
+  return x;
+}
+Tensor& neg_out(keys_t keys, const Tensor& x, Tensor& out) {
+  if (x.is_complex()) return write_out(opposite(x), out);
+  return at::_ops::neg_out::redispatch(keys & below, x, out);
+}
+
 Tensor complex_magnitude(const Tensor& x) {
   const Tensor from = pairs("abs", x, x.sizes(), x.scalar_type());
   const Tensor out = make(x.sizes(), from.scalar_type());
@@ -180,6 +201,9 @@ void register_complex(registrar& r) {
   r.kernel<div>("div.Tensor", one);
   r.kernel<div_in>("div_.Tensor", one);
   r.kernel<div_out>("div.out", one);
+  r.kernel<neg>("neg", one);
+  r.kernel<neg_in>("neg_", one);
+  r.kernel<neg_out>("neg.out", one);
   r.kernel<abs_out>("abs.out", one);
   r.kernel<sgn>("sgn", one, {"sgn_", "sgn.out"});
   r.kernel<reciprocal>("reciprocal", one, {"reciprocal_", "reciprocal.out"});

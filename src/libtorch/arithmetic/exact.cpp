@@ -5,8 +5,8 @@
 //
 // Not here, although they look like it: `maximum` and its relatives (the sign of a zero depends on
 // the lane), softshrink (so there) and gradients of hardtanh and its relatives (NaN), `add` with
-// alpha (fused on some processors), `remainder` (another fmod per instruction set), `sort` without
-// stable=True.
+// alpha (fused on some processors), `remainder` (another fmod per instruction set), `neg` (the
+// zeros of complex numbers), `sort` without stable=True.
 #include "registrar.hpp"
 
 #include <algorithm>
@@ -403,8 +403,8 @@ void register_bounded(registrar& r) {
 }
 
 void register_elements(registrar& r) {
-  r.exact_forms({"neg", "floor", "ceil", "trunc", "frac", "round", "nan_to_num", "nextafter",
-                 "heaviside", "hardtanh", "hardshrink", "threshold", "relu"},
+  r.exact_forms({"floor", "ceil", "trunc", "frac", "round", "nan_to_num", "nextafter", "heaviside",
+                 "hardtanh", "hardshrink", "threshold", "relu"},
                 "one IEEE operation, or a selection");
   r.exact(
       {"frexp.Tensor", "frexp.Tensor_out", "threshold_backward", "threshold_backward.grad_input",

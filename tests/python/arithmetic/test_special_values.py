@@ -105,7 +105,9 @@ def special(dtype: torch.dtype) -> Tensor:
 
 def bits(y: Tensor) -> bytes:
     """Every NaN counts as the same one: which it is depends on the processor."""
-    y = y.detach().clone()
+    y = y.detach().clone().resolve_conj()
+    if y.is_complex():
+        y = torch.view_as_real(y)
     if y.is_floating_point():
         y = torch.where(y.isnan(), torch.zeros_like(y).fill_(NAN), y)
         y = y.contiguous().view({2: torch.int16, 4: torch.int32, 8: torch.int64}[y.element_size()])
@@ -134,6 +136,25 @@ def test_a_result_is_one_elements(name: str, dtype: torch.dtype) -> None:
 def test_a_result_is_two_elements(name: str, dtype: torch.dtype) -> None:
     x = special(dtype)
     check(BINARY[name], x.repeat_interleave(len(x)), x.repeat(len(x)))
+
+
+COMPLEX: dict[str, Callable[[Tensor], Tensor]] = {
+    "neg": torch.neg,
+    "neg in place": lambda z: z.clone().neg_(),
+    "neg out": lambda z: torch.neg(z, out=torch.empty_like(z)),
+    "foreach_neg": lambda z: torch._foreach_neg([z])[0],
+    "conj": torch.conj_physical,
+    "reciprocal": torch.reciprocal,
+    "sub gradient": lambda z: _gradient(lambda z: 1 - z, z),
+    "div gradient": lambda z: _gradient(lambda z: 1 / z, z),
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.complex64, torch.complex128])
+@pytest.mark.parametrize("name", COMPLEX)
+def test_a_result_is_one_complex_elements(name: str, dtype: torch.dtype) -> None:
+    x = special(torch.float64)
+    check(COMPLEX[name], torch.complex(x.repeat_interleave(len(x)), x.repeat(len(x))).to(dtype))
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
