@@ -4,6 +4,8 @@
 - Optimizers raise numbers to powers (`0.999 ** step`), which Python leaves to the platform's libm:
   inside blocks such numbers are `Number`, whose powers are potl's. The cosine of learning rate
   schedules is potl's too. Adafactor is written again.
+- Optimizers and averages of weights that were not told to take their `foreach` form take the plain
+  one on every device: some of them write the two as different operations.
 - Data loaders run outside the block.
 - Threads that are started inside do not compute as stock silently: what is not exact is refused.
 - Compiled callables run as eager code.
@@ -127,6 +129,9 @@ class Patches:
     def _optimizers(self) -> None:
         for name in _OPTIMIZERS:
             self.put(sys.modules[f"torch.optim.{name}"], "_get_value", _number)
+        for name in ("optimizer", "swa_utils"):
+            chooser = sys.modules[f"torch.optim.{name}"]
+            self.put(chooser, "_get_foreach_kernels_supported_devices", _no_devices)
         self.put(sys.modules["torch.optim._adafactor"], "adafactor", adafactor)
         self.put(torch.optim.SparseAdam, "step", _refuse_sparse)
 
@@ -236,6 +241,16 @@ def _number(get_value: Callable[[Any], Any]) -> Callable[[Any], Any]:
         return Number(value) if isinstance(value, (int, float)) and _is_on() else value
 
     return exact
+
+
+def _no_devices(supported: Callable[[], list[str]]) -> Callable[[], list[str]]:
+    """Devices on which torch takes `foreach` forms unasked."""
+
+    @functools.wraps(supported)
+    def unasked() -> list[str]:
+        return [] if _is_on() else supported()
+
+    return unasked
 
 
 def _refuse_sparse(step: Callable[..., Any]) -> Callable[..., Any]:

@@ -7,6 +7,7 @@ Run as a program it prints a digest of what each optimizer leaves, and one of pl
 import hashlib
 import os
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -52,9 +53,7 @@ def weights() -> list[nn.Parameter]:
 
 def trained(name: str, form: str, steps: int = 30) -> list[torch.Tensor]:
     w, b = weights()
-    options = {} if form == "plain" else {form: True}
-    if form == "plain":
-        options["foreach"] = False
+    options = {"plain": {"foreach": False}, "unasked": {}}.get(form, {form: True})
     optimizer = OPTIMIZERS[name]([w, b], **options)
     x = torch.arange(20, dtype=torch.float32).view(4, 5) / 8 - 1
     for step in range(steps):
@@ -124,6 +123,38 @@ def test_another_libm_changes_pythons_powers_and_no_optimizer() -> None:
 def test_all_forms_of_an_optimizer_give_the_same_bits(name: str) -> None:
     one = [digest(trained(name, form)[:2]) for form in forms_of(name)]
     assert len(set(one)) == 1, dict(zip(forms_of(name), one, strict=True))
+
+
+@pytest.fixture
+def _as_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The CPU is a device on which torch takes foreach forms unasked."""
+    for name in ("optimizer", "swa_utils"):
+        chooser = sys.modules[f"torch.optim.{name}"]
+        monkeypatch.setattr(chooser, "_get_foreach_kernels_supported_devices", lambda: ["cpu"])
+
+
+@pytest.mark.usefixtures("_as_on_a_gpu")
+@pytest.mark.parametrize("name", HAVE_FOREACH)
+def test_the_device_does_not_choose_the_form_of_an_optimizer(name: str) -> None:
+    assert digest(trained(name, "unasked")[:2]) == digest(trained(name, "plain")[:2])
+
+
+def averaged() -> torch.Tensor:
+    model = nn.Linear(1, 50, bias=False)
+    average = optim.swa_utils.AveragedModel(model)
+    with torch.no_grad(), potl.deterministic():
+        for step in range(5):
+            model.weight.copy_(torch.arange(50.0)[:, None].add(step).sin())
+            average.update_parameters(model)
+    return next(average.parameters()).detach()
+
+
+def test_the_device_does_not_choose_how_weights_are_averaged(
+    request: pytest.FixtureRequest,
+) -> None:
+    plain = averaged()
+    request.getfixturevalue("_as_on_a_gpu")
+    assert torch.equal(averaged(), plain)
 
 
 # Muon makes a whole step of what rounding to bfloat16 leaves where there is no gradient.
