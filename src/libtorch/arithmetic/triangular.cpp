@@ -19,15 +19,15 @@ Tensor solve_triangular(const Tensor& a, const Tensor& b, bool upper, bool left,
   if (!left) return solve_triangular(a.mT(), b.mT(), !upper, true, has_ones).mT();
   TORCH_CHECK(a.dim() >= 2 && b.dim() >= 2 && a.size(-1) == a.size(-2) && a.size(-1) == b.size(-2),
               name, ": sizes ", a.sizes(), " and ", b.sizes(), " are not a system");
-  TORCH_CHECK(a.scalar_type() == b.scalar_type() &&
-                  (a.scalar_type() == at::kFloat || a.scalar_type() == at::kDouble),
-              name, ": expected operands of one type, float32 or float64");
+  TORCH_CHECK(a.scalar_type() == at::kFloat || a.scalar_type() == at::kDouble, name,
+              ": expected a matrix of float32 or float64");
   const std::int64_t rows = a.size(-1);
   const auto batch = at::infer_size(a.sizes().slice(0, static_cast<std::size_t>(a.dim() - 2)),
                                     b.sizes().slice(0, static_cast<std::size_t>(b.dim() - 2)));
   std::vector<std::int64_t> sizes(batch.begin(), batch.end());
   sizes.insert(sizes.end(), {rows, b.size(-1)});
-  Tensor x = b.expand(sizes).clone(at::MemoryFormat::Contiguous);
+  // torch takes a right-hand side of another type, too, as gradients under autocast are.
+  Tensor x = make_beside(b, sizes, a.scalar_type()).copy_(b);
   for (std::int64_t i = 0; i < rows; ++i) {
     const std::int64_t row = upper ? rows - 1 - i : i, first = upper ? row + 1 : 0;
     const Tensor coefficients = a.narrow(-2, row, 1);

@@ -39,6 +39,14 @@ def test_a_singular_matrix_raises_as_in_torch() -> None:
         assert torch.linalg.inv_ex(SINGULAR).info.item() == 2
 
 
+def test_a_right_hand_side_may_have_another_type_than_its_triangle() -> None:
+    a, b = torch.randn(5, 5).tril() + 4 * torch.eye(5), torch.randn(5, 2).bfloat16()
+    with potl.deterministic():
+        found = torch.linalg.solve_triangular(a, b, upper=False)
+        assert torch.equal(found, torch.linalg.solve_triangular(a, b.float(), upper=False))
+    torch.testing.assert_close(found, torch.linalg.solve_triangular(a, b, upper=False))
+
+
 def test_cholesky_reads_one_triangle_alone() -> None:
     a = A @ A.mT + torch.eye(3)
     with potl.deterministic():
