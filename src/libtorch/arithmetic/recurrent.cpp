@@ -5,6 +5,8 @@
 #include <tuple>
 #include <vector>
 
+#include <ATen/Context.h>
+#include <ATen/autocast_mode.h>
 #include <ATen/ops/add.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/linear.h>
@@ -17,6 +19,8 @@
 #include <ATen/ops/zeros_like.h>
 #include <c10/core/GradMode.h>
 
+#include "fallback.hpp"
+#include "mode.hpp"
 #include "real.hpp"
 #include "registrar.hpp"
 
@@ -156,7 +160,28 @@ layer_gradients layer_backward(const at::Tensor& input, const at::Tensor& w_inpu
           dc.view(cx.sizes())};
 }
 
+/// Under autocast oneDNN gets a layer in the narrow type as a whole; in torch's own cells products
+/// alone are narrow.
+void onednn_or_refuse(const c10::OperatorHandle& handle, c10::DispatchKeySet keys,
+                      ::torch::jit::Stack* stack) {
+  const at::Tensor& input = (*stack)[stack->size() - handle.schema().arguments().size()].toTensor();
+  const bool has_onednn = at::hasMKLDNN() && at::globalContext().userEnabledMkldnn();
+  if (!has_onednn && input.is_cpu() && input.scalar_type() == at::kFloat &&
+      at::autocast::is_autocast_enabled(at::kCPU) && !lets_through()) {
+    refuse("under autocast, an LSTM without oneDNN computes in other types than with it",
+           "set torch.backends.mkldnn.enabled = True, or run the LSTM outside autocast");
+  }
+  constexpr c10::DispatchKeySet stock(c10::DispatchKeySet::FULL_AFTER, key_above_autograd);
+  handle.redispatchBoxed(keys & stock, stack);
+}
+
 }  // namespace
+
+void register_cells() {
+  auto& library =
+      *new ::torch::Library(::torch::Library::IMPL, "aten", key_above_autograd, __FILE__, __LINE__);
+  library.impl("lstm.input", ::torch::CppFunction::makeFromBoxedFunction<&onednn_or_refuse>());
+}
 
 void register_recurrent(registrar& r) {
   const char* note =

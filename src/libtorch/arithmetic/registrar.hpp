@@ -133,5 +133,7 @@ void register_regions();
 void register_ties();
 /// Quantiles, whose values do, too.
 void register_quantiles();
+/// Recurrent layers that depend on whether torch has oneDNN.
+void register_cells();
 
 }  // namespace potl::libtorch::dispatch

@@ -55,6 +55,7 @@ void register_all() {
   register_regions();
   register_ties();
   register_quantiles();
+  register_cells();
 }
 
 }  // namespace

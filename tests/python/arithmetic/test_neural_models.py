@@ -128,6 +128,21 @@ def test_an_lstm_does_not_depend_on_onednn() -> None:
     assert _same(*results)
 
 
+def test_an_lstm_under_autocast_without_onednn_is_refused_by_name() -> None:
+    lstm, x = nn.LSTM(5, 6), torch.randn(7, 3, 5)
+    with potl.deterministic(), torch.backends.mkldnn.flags(enabled=False):
+        with torch.autocast("cpu", torch.bfloat16):
+            with pytest.raises(potl.NotReproducible, match=r"LSTM.*mkldnn\.enabled = True"):
+                lstm(x)
+            lengths = torch.tensor([7, 4, 2])
+            lstm(nn.utils.rnn.pack_padded_sequence(x, lengths))  # cells, wherever they run
+        lstm(x)
+    with potl.deterministic(), torch.autocast("cpu", torch.bfloat16):
+        lstm(x)
+    with torch.backends.mkldnn.flags(enabled=False), torch.autocast("cpu", torch.bfloat16):
+        lstm(x)
+
+
 def test_layouts_change_no_bit() -> None:
     x = torch.randn(4, 6, 5, 5)
     results = []
