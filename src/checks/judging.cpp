@@ -61,7 +61,7 @@ std::optional<finding> finding_of(measured status, std::string_view check, std::
 std::optional<finding> finding_of_not_finite(const std::string& what, std::string_view check,
                                              std::string_view where) {
   if (what.empty() || !rule_enabled("transcript.finite")) return std::nullopt;
-  return make_finding(check, "transcript.finite", outcome::reject,
+  return make_finding(check, "transcript.finite", outcome::inconclusive,
                       "a state opened for " + std::string(where) + " is not finite: " + what);
 }
 
@@ -102,7 +102,11 @@ loss_comparison compare_loss(double recorded, double recomputed, double noise,
   out.tolerance = std::min(raw, limit);
   out.finite = std::isfinite(recorded) && std::isfinite(recomputed);
   if (!out.finite) {
-    out.result = rule_enabled("transcript.finite") ? outcome::reject : outcome::pass;
+    // A recipe that diverges does so on both sides.
+    const bool diverges = !std::isfinite(recorded) && !std::isfinite(recomputed);
+    out.result = !rule_enabled("transcript.finite") ? outcome::pass
+                 : diverges                         ? outcome::inconclusive
+                                                    : outcome::reject;
   } else if (!known && rule_enabled("transcript.finite")) {
     out.result = outcome::inconclusive;
     out.noise_finite = false;
@@ -120,8 +124,10 @@ std::string text_of(const loss_comparison& compared, std::uint64_t step, double 
   if (compared.finite && losses[0] == losses[1] && recorded != recomputed) {
     losses = {canonical_json(recorded), canonical_json(recomputed)};
   }
-  return "step " + text(step) + " logged loss " + losses[0] + ", recomputed " + losses[1] +
-         ", tolerance " +
+  const std::string both =
+      "step " + text(step) + " logged loss " + losses[0] + ", recomputed " + losses[1];
+  if (!compared.finite) return both;
+  return both + ", tolerance " +
          (compared.noise_finite ? text(compared.tolerance)
                                 : "not known: an honest repeat is not finite");
 }

@@ -24,8 +24,9 @@ std::optional<finding> finding_of(measured status, std::string_view check, std::
 /// The finding of a request for which the driver gave no measurement.
 finding finding_of_missing(std::string_view check, std::string_view what);
 
-/// The finding of an opened state that holds what no honest one does, or nothing when it does not
-/// (`what` is empty) or the rule against it is off.
+/// The finding of an opened state that holds what no run is accepted with, or nothing when it does
+/// not (`what` is empty) or the rule against it is off. Whether the agreed steps made it so, a
+/// replay from a finite state says.
 std::optional<finding> finding_of_not_finite(const std::string& what, std::string_view check,
                                              std::string_view where);
 
@@ -49,8 +50,8 @@ double noisier(double noise, double distance) noexcept;
 
 /// `noise`: the largest distance among the verifier's own repeats, NaN when one of them was not
 /// finite, which is inconclusive. Only what is `margin` times farther than tolerated rejects. What
-/// is not finite fails under rule transcript.finite; a loss that is not passes every comparison
-/// when that rule is off.
+/// is not finite fails under rule transcript.finite, inconclusive where both losses are not; a loss
+/// that is not passes every comparison when that rule is off.
 loss_comparison compare_loss(double recorded, double recomputed, double noise,
                              const loss_limits& limits);
 

@@ -207,7 +207,7 @@ std::vector<finding> judge_finite(const transcript::evidence& run, const state_v
                              found.why().message)};
   }
   if (found.value().empty()) return {};
-  return {make_finding("model", "transcript.finite", outcome::reject,
+  return {make_finding("model", "transcript.finite", outcome::inconclusive,
                        "the last committed state is not finite: " + found.value())};
 }
 

@@ -169,17 +169,24 @@ void audit_finite(const audit_input& in, audit_log& log) {
   constexpr std::string_view rule = "transcript.finite";
   constexpr auto skipped = static_cast<std::uint32_t>(step_flag::skipped);
   constexpr auto non_finite = static_cast<std::uint32_t>(step_flag::non_finite);
+  bool told = false;  // of many such steps the first tells
   for (const step_record* one : all_steps(in)) {
     // A scaler skips updates whose gradients overflow; a replay sees whether it really did.
     if ((one->flags & skipped) != 0) continue;
+    // The agreed recipe may diverge, which a replay sees as well.
+    const std::string step = "step " + std::to_string(one->step);
+    std::string what;
     if (!std::isfinite(one->loss)) {
-      log.reject(rule, "the loss of step " + std::to_string(one->step) + " is not finite",
-                 one->step);
+      what = "the loss of " + step + " is not finite";
     } else if ((one->flags & non_finite) != 0) {
-      log.reject(
-          rule,
-          "step " + std::to_string(one->step) + " had non-finite gradients and was not skipped",
-          one->step);
+      what = step + " had gradients that are not finite and was not skipped";
+    }
+    if (!what.empty() && !told) {
+      told = true;
+      log.inconclusive(rule, what +
+                                 ", and no run with such a step is accepted (give the task a "
+                                 "scaler=, lower its rates, or let its own step leave such batches "
+                                 "out and return a finite loss, such as 0)");
     }
     for (const double rate : one->rates) {
       if (std::isfinite(rate)) continue;

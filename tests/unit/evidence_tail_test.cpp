@@ -2,6 +2,8 @@
 // The end of a log, what was added to it, and a commitment that says something else about it.
 #include <array>
 #include <limits>
+#include <string>
+#include <utility>
 
 #include <potl/evidence/detail/inspect.hpp>
 
@@ -105,4 +107,32 @@ TEST_CASE("a rate that follows a metric is a number all the same") {
   const std::string commitment = record_run(path, agreed, how);
   const auto found = open_run(path, agreed, commitment).value().findings();
   REQUIRE(count(found, outcome::reject, "transcript.finite") == 1);
+}
+
+// The agreed recipe may diverge, which a replay knows.
+TEST_CASE("a loss or a gradient that is not finite is undecided unless the step was skipped") {
+  constexpr auto skipped = static_cast<std::uint32_t>(step_flag::skipped);
+  constexpr auto not_finite = static_cast<std::uint32_t>(step_flag::non_finite);
+  const auto found_with = [](double loss, std::uint32_t flags) {
+    const temporary_directory root;
+    const job agreed = small_job();
+    deviation how;
+    how.entry = [&](step_entry& entry) {
+      if (entry.step < 3) return;
+      if (loss != 0) entry.loss = loss;
+      entry.flags = flags;
+    };
+    const std::string path = root.file("run");
+    const std::string commitment = record_run(path, agreed, how);
+    return open_run(path, agreed, commitment).value().findings();
+  };
+  const std::string rule = "transcript.finite";
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  const double infinite = std::numeric_limits<double>::infinity();
+  for (const auto& [loss, flags] : {std::pair(nan, 0U), {infinite, 0U}, {0.0, not_finite}}) {
+    const auto found = found_with(loss, flags);
+    REQUIRE(count(found, outcome::reject, rule) == 0);
+    REQUIRE(count(found, outcome::inconclusive, rule) == 1);
+    REQUIRE(count(found_with(loss, flags | skipped), outcome::inconclusive, rule) == 0);
+  }
 }

@@ -2,7 +2,6 @@
 // Every structural forgery is rejected by the rule that is named against it, and accepted when that
 // rule is off.
 #include <filesystem>
-#include <limits>
 
 #include "run_fixture.hpp"
 
@@ -298,33 +297,6 @@ TEST_CASE("another initial state is rejected", "[evidence]") {
   how.salt = [](std::uint64_t) { return 0.5F; };
   const forged_run run(how);
   run.falls_only_to("agreed.initial_state");
-}
-
-TEST_CASE("a loss that is not finite is rejected", "[evidence]") {
-  for (const double loss :
-       {std::numeric_limits<double>::infinity(), std::numeric_limits<double>::quiet_NaN()}) {
-    deviation how;
-    how.entry = [&](step_entry& entry) {
-      if (entry.step == 3) entry.loss = loss;
-    };
-    const forged_run run(how);
-    run.falls_only_to("transcript.finite");
-  }
-}
-
-TEST_CASE("non-finite gradients are rejected unless the scaler skipped the step", "[evidence]") {
-  deviation how;
-  how.entry = [](step_entry& entry) {
-    if (entry.step == 3) entry.flags = static_cast<std::uint32_t>(step_flag::non_finite);
-  };
-  forged_run(how).falls_only_to("transcript.finite");
-  how.entry = [](step_entry& entry) {
-    if (entry.step == 3) {
-      entry.flags = static_cast<std::uint32_t>(step_flag::non_finite) |
-                    static_cast<std::uint32_t>(step_flag::skipped);
-    }
-  };
-  CHECK(forged_run(how).rules().empty());
 }
 
 TEST_CASE("a withheld checkpoint is rejected", "[evidence]") {

@@ -168,7 +168,7 @@ TEST_CASE("a skipped step whose loss overflows on both sides accuses nobody") {
   auto& record = one.run.records.at(losses[0].request.step - 1);
   record.loss = inf;
   losses[0].loss = std::nan("");
-  REQUIRE(one.judge(losses)[0].result == outcome::reject);
+  REQUIRE(one.judge(losses)[0].result == outcome::inconclusive);
   record.flags |= static_cast<std::uint32_t>(transcript::step_flag::skipped);
   REQUIRE(one.judge(losses)[0].result == outcome::pass);
   losses[0].loss = 1;  // it did not overflow
@@ -290,13 +290,13 @@ TEST_CASE("a run without a step at which to look is not said to agree") {
   REQUIRE(count(found, outcome::inconclusive) == 1);
 }
 
-TEST_CASE("a recomputation at a state that is not finite rejects though the loss is right") {
+TEST_CASE("a recomputation at a state that is not finite is undecided though the loss is right") {
   scene one;
   auto losses = one.honest();
   losses[1].not_finite = "model/parameters/w holds NaN";
-  REQUIRE(count(one.judge(losses), outcome::reject, "transcript.finite") == 1);
+  REQUIRE(count(one.judge(losses), outcome::inconclusive, "transcript.finite") == 1);
   const rule_off off("transcript.finite");
-  REQUIRE(count(one.judge(losses), outcome::reject) == 0);
+  REQUIRE(count(one.judge(losses), outcome::inconclusive) == 0);
 }
 
 TEST_CASE("noise of a loss that is no number is inconclusive") {

@@ -152,11 +152,40 @@ TEST_CASE("a way travelled that is no number does not pass for a long one") {
   }
 }
 
-TEST_CASE("an opened state that is not finite rejects although the replay ends in the same bits") {
+TEST_CASE("an opened state that is not finite is undecided though the replay ends in its bits") {
   scene one;
   one.measured[3].digest_equal = true;
   one.measured[3].not_finite = "model/parameters/w holds NaN";
-  REQUIRE(count(one.judge(), outcome::reject, "transcript.finite") == 1);
+  REQUIRE(count(one.judge(), outcome::reject) == 0);
+  REQUIRE(count(one.judge(), outcome::inconclusive, "transcript.finite") == 1);
   const rule_off off("transcript.finite");
   REQUIRE(one.passes());
+}
+
+TEST_CASE("a loss that is finite on one side alone rejects") {
+  for (const double bad : {not_a_number, infinite}) {
+    scene logged, replayed, both;
+    double& record = logged.run.records[95].loss;
+    replayed.measured.back().losses.back() = bad;
+    record = bad;
+    INFO(bad);
+    REQUIRE(count(logged.judge(), outcome::reject, "transcript.finite") == 1);
+    REQUIRE(count(replayed.judge(), outcome::reject, "transcript.finite") == 1);
+  }
+}
+
+TEST_CASE("what the replay makes not finite as well accuses nobody, and is not accepted") {
+  scene loss, state;
+  loss.run.records[95].loss = not_a_number;
+  loss.measured.back().losses[95 - loss.measured.back().request.start] = infinite;
+  group_distance& group = state.distance(0);
+  group.finite = false;
+  group.l2 = group.update_l2 = group.replayed_update_l2 = not_a_number;
+  for (const scene* one : {&loss, &state}) {
+    REQUIRE(count(one->judge(), outcome::reject) == 0);
+    REQUIRE(count(one->judge(), outcome::inconclusive, "transcript.finite") == 1);
+  }
+  // In exact arithmetic it would be the same bits.
+  state.options.tolerance = "exact";
+  REQUIRE(count(state.judge(), outcome::reject, "transcript.finite") == 1);
 }

@@ -404,8 +404,21 @@ TEST_CASE("losses move rates that follow a metric: the most unusual ones are rep
   REQUIRE(has(steering(run), {500, 510}));
   run.records[505].loss = -std::numeric_limits<double>::infinity();
   REQUIRE(has(steering(run), {500, 510}));
+  run.records[505].loss = run.records[504].loss;
   run.view.agreed.rates = {{1000, {0.1}}};
   REQUIRE(steering(run).empty());
+}
+
+TEST_CASE("the first step that is said to be not finite is replayed") {
+  fake_run run(1000, 10);
+  for (const std::size_t i : {405u, 505u}) {
+    run.records[i].loss = std::numeric_limits<double>::quiet_NaN();
+  }
+  REQUIRE(steering(run) == std::vector<segment>{{400, 410}});
+  run.records[305].flags = 2;  // its gradients
+  REQUIRE(steering(run) == std::vector<segment>{{300, 310}});
+  run.records[305].flags = 3;  // and it was skipped: no others are
+  REQUIRE(steering(run) == std::vector<segment>{{300, 310}, {400, 410}});
 }
 
 TEST_CASE("late losses are small, and are compared with those around them too") {
@@ -415,6 +428,6 @@ TEST_CASE("late losses are small, and are compared with those around them too") 
   for (std::size_t i = 500; i < 1000; ++i) run.records[i].loss *= 1e-3;
   run.records[805].loss = -0.01;
   REQUIRE(has(steering(run), {800, 810}));
-  run.records[805].loss = std::numeric_limits<double>::quiet_NaN();
+  run.records[405].loss = run.records[805].loss = std::numeric_limits<double>::quiet_NaN();
   REQUIRE(has(steering(run), {800, 810}));
 }

@@ -12,6 +12,7 @@ import shutil
 import torch
 
 from .. import _core
+from .._checks._checks import PEV, Replay, Telemetry
 from .._job._session import Session
 from .._record._run import Run
 from ._scene import Forgery, Scene, Weights, assign, attack, blend, parameters
@@ -87,7 +88,7 @@ def not_a_number(scene: Scene) -> Forgery:
 @attack("A12", "dormant not a number", rule="transcript.finite", task="spare")
 def dormant_not_a_number(scene: Scene) -> Forgery:
     """Writes NaN once into a weight that no output depends on, in a segment that nobody draws: all
-    later replays end in the recorded bits, and the NaN is delivered.
+    later replays end in the recorded bits, and the NaN is delivered. It lies beyond any reach.
     """
     hidden = 3 * scene.job.core.checkpoint_every
 
@@ -98,7 +99,8 @@ def dormant_not_a_number(scene: Scene) -> Forgery:
 
     forgery = scene.forged("A12-dormant", rewrite=poison)
     nonce = scene.lucky_draw(forgery.run, forgery.commitment, 4, hidden)
-    return scene.with_options(forgery, samples=4, nonce=nonce)
+    checks = [Telemetry(), PEV(fraction=0.25), Replay(samples=4, top_q=0)]
+    return scene.with_options(forgery, samples=4, nonce=nonce, options={"checks": checks})
 
 
 @attack(

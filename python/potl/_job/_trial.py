@@ -320,7 +320,7 @@ class _Attempt:
             not_finite = _core.not_finite(state, start)
             if not_finite:
                 yield Problem(
-                    what=f"{what}, {not_finite}, and a verifier rejects what is not finite",
+                    what=f"{what}, {not_finite}, and no verifier accepts what is not finite",
                     where=not_finite.split(" ")[0],
                     remedy="where training diverges, lower the learning rate; where the value is "
                     "a placeholder, give it a number inside build once the model is made, "

@@ -251,7 +251,7 @@ class Prover:
     def _tell_not_finite(self, step: int) -> None:
         if not self._told_not_finite:
             _log.warning(
-                "the loss or a gradient of step %d is not finite: a verifier rejects such a run "
+                "the loss or a gradient of step %d is not finite: no verifier accepts such a run "
                 "(give the task a scaler=, which leaves such steps out; or leave them out in your "
                 "own step, and return a finite loss, such as 0)",
                 step,

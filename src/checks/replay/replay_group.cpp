@@ -190,8 +190,11 @@ class judge {
     } else if (!group_.finite) {
       // With that rule off, every comparison with such numbers passes.
       if (rule_enabled("transcript.finite")) {
-        problem("transcript.finite", outcome::reject,
-                name_ + " of the recorded or replayed state are not finite");
+        const bool diverges = !context_.exact && !std::isfinite(group_.update_l2) &&
+                              !std::isfinite(group_.replayed_update_l2);
+        problem("transcript.finite", diverges ? outcome::inconclusive : outcome::reject,
+                name_ + " of the recorded " + (diverges ? "and of the" : "or") +
+                    " replayed state are not finite");
       }
     } else if (context_.exact) {
       if (!(group_.l2 <= 0)) {

@@ -37,6 +37,18 @@ double skips_of(const run_view& run, const segment& of) {
   return out;
 }
 
+bool diverges_in(const run_view& run, const segment& of) {
+  using transcript::step_flag;
+  constexpr auto skipped = static_cast<std::uint32_t>(step_flag::skipped);
+  constexpr auto non_finite = static_cast<std::uint32_t>(step_flag::non_finite);
+  for (std::uint64_t step = of.start + 1; step <= of.end; ++step) {
+    const auto* record = run.step(step);
+    if (record == nullptr || (record->flags & skipped) != 0) continue;
+    if (!std::isfinite(record->loss) || (record->flags & non_finite) != 0) return true;
+  }
+  return false;
+}
+
 struct unusual {
   double loss = 0;      // distance from those around it, summed
   double relative = 0;  // to their size
@@ -81,6 +93,10 @@ std::vector<segment> steering_segments(const run_view& run, const std::vector<se
     }
     if (best < all.size()) out.push_back(all[best]);
   };
+  // Whether the agreed steps make the first number that is not finite.
+  std::size_t first = 0;
+  while (first < all.size() && !diverges_in(run, all[first])) ++first;
+  add_largest([&](std::size_t i) { return i == first ? 1 : 0; });
   add_largest([&](std::size_t i) { return skips_of(run, all[i]); });
   if (!run.agreed.rates.empty()) return out;
   const std::vector<unusual> losses = unusual_losses(run, all);

@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is not finite is never accepted, and accuses whom no replay confirms."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from lawful import data, net
+from torch import nn
+
+import potl
+from potl import Task
+
+STEPS, FALSE = 30, 14
+
+
+class Faithful(Task):
+    """Keeps a weight that no output depends on, and says what its losses are."""
+
+    cheat: Callable[[Task, torch.Tensor], torch.Tensor] | None = None
+
+    def step(self, batch: Any) -> torch.Tensor:
+        loss = super().step(batch)
+        done = self.model.get_buffer("done")
+        done += 1
+        return loss if self.cheat is None or done != FALSE else type(self).cheat(self, loss)  # type: ignore[misc]
+
+
+def faithful() -> Task:
+    model = net()
+    model.register_buffer("done", torch.zeros((), dtype=torch.int64))
+    model.register_parameter("spare", nn.Parameter(torch.ones(3)))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
+    options = {"dataset": data(), "loss": F.cross_entropy, "batch_size": 8, "max_steps": STEPS}
+    return Faithful(model=model, optimizer=optimizer, **options)
+
+
+def diverging() -> Task:
+    """Its rate is right for the first steps."""
+    model = nn.Sequential(nn.Linear(6, 5), nn.Linear(5, 2))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 1.0 if step < 9 else 1e9)
+    return Task(
+        model=model,
+        optimizer=optimizer,
+        scheduler=schedule,
+        dataset=data(),
+        loss=F.cross_entropy,
+        batch_size=8,
+        max_steps=STEPS,
+    )
+
+
+def verified(run: potl.Run, job: potl.Job, by: Callable[[], Task], samples: int) -> potl.Report:
+    return potl.verify(
+        run,
+        job=job,
+        commitment=run.commit(),
+        task=by,
+        checks=[potl.PEV(fraction=0.3), potl.Replay(samples=samples, top_q=0)],
+        ledger=None,
+    )
+
+
+@pytest.mark.parametrize("arithmetic", ["ord32", "stock"])
+def test_a_recipe_that_diverges_accuses_nobody(arithmetic: str, tmp_path: Path) -> None:
+    job = potl.Job.create(diverging, seed=7, checkpoint_every=3, arithmetic=arithmetic)
+    run = potl.record(diverging, tmp_path / "run", job=job)
+    report = verified(run, job, diverging, samples=9)
+    assert report.verdict == "inconclusive", report.sentence
+    said = [one.reason for one in report.findings if one.rule == "transcript.finite"]
+    assert any("and no run with such a step is accepted" in one for one in said)
+    assert any(one.startswith("the last committed state is not finite") for one in said)
+
+
+def _no_loss(task: Task, loss: torch.Tensor) -> torch.Tensor:
+    return loss * math.nan
+
+
+def _no_weight(task: Task, loss: torch.Tensor) -> torch.Tensor:
+    with torch.no_grad():
+        task.model.get_parameter("spare")[1] = math.nan
+    return loss
+
+
+@pytest.mark.parametrize("arithmetic", ["ord32", "stock"])
+@pytest.mark.parametrize("cheat", [_no_loss, _no_weight])
+def test_a_number_that_no_step_lost_rejects_wherever_it_is(
+    cheat: Callable[..., Any], arithmetic: str, tmp_path: Path
+) -> None:
+    job = potl.Job.create(faithful, seed=7, checkpoint_every=3, arithmetic=arithmetic)
+    Faithful.cheat = cheat
+    try:
+        run = potl.record(faithful, tmp_path / "run", job=job)
+    finally:
+        Faithful.cheat = None
+    report = verified(run, job, faithful, samples=1)  # of 8
+    assert report.verdict == "rejected", report.sentence
+    places = [(one.first_step, one.last_step) for one in report.findings if one.result == "reject"]
+    assert any(first <= FALSE <= last for first, last in places if first and last)
