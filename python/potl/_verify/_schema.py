@@ -314,6 +314,7 @@ class _Moments:
         self._standard = is_standard(optimizer)
         if not self._standard:
             return
+        self._begins_anew = not default
         kept = [tree["optimizers"][index]["state"] for tree in trees]
         own = made[index]
         after = [*kept, *([] if own is None else [own["state"]])]
@@ -359,6 +360,9 @@ class _Moments:
             if counts and law[0] == "map" and "step" in law[1]:
                 counted = ("all", [law[1]["step"], ("count", 0, step)])
                 laws[number] = ("map", {**law[1], "step": counted}, law[2])
+            # A step of the user's own may reset a parameter's: optimizer.state[p] = {}.
+            if self._begins_anew:
+                laws[number] = ("any", [laws[number], ("map", {}, [])])
         needed = self._always if step > 0 else self._from_start
         has = self._options_always if step > 0 else self._options_from_start
         groups: list[Law] = [

@@ -288,6 +288,30 @@ def test_a_step_without_a_finite_loss_is_left_out_if_it_says_a_finite_one(
     assert undecided == (set() if verdict == "accepted" else {"transcript.finite"})
 
 
+class Anew(Task):
+    """Forgets late what its optimizer keeps of the first layer, as trainings that restart do."""
+
+    def step(self, batch: Any) -> torch.Tensor:
+        loss = super().step(batch)
+        if int(self.model.get_buffer("1.num_batches_tracked")) == 6:
+            for parameter in self.model.get_submodule("0").parameters():
+                self.optimizers[0].state[parameter] = {}
+        return loss
+
+
+@pytest.mark.parametrize("arithmetic", ["ord32", "stock"])
+def test_a_step_may_reset_what_the_optimizer_keeps(arithmetic: str, tmp_path: Path) -> None:
+    def anew() -> Task:
+        model = net()
+        options = {"dataset": data(), "loss": F.cross_entropy, "batch_size": 8, "epochs": 4}
+        return Anew(model=model, optimizer=torch.optim.Adam(model.parameters()), **options)
+
+    job = potl.Job.create(anew, seed=7, checkpoint_every=3, arithmetic=arithmetic)
+    run = potl.record(anew, tmp_path / "run", job=job)
+    report = potl.verify(run, job=job, commitment=run.commit(), task=anew, ledger=None)
+    assert report.verdict == "accepted", report.sentence
+
+
 class Faster(Task):
     """Trains with the rate that its optimizers were given."""
 
