@@ -171,6 +171,14 @@ class Session:
         """
         self._state.restore(state)
 
+    def require_restorable(self, state: _core.State) -> None:
+        """Refuses a state in which another setting of the recipe is than in the task as built.
+
+        Raises:
+            NotReplayable: A hook changed it, or a patched method: nobody could go on from there.
+        """
+        self._state.require_restorable(state)
+
     @property
     def schedule(self) -> Schedule:
         """Sizes, order and rates of the training."""

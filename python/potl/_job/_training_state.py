@@ -14,6 +14,7 @@ from .._base import _repeated
 from .._base._errors import MismatchError, NotReplayable, Problem, UnsupportedError
 from .._task import _random
 from .._task._capture import TreeBuilder
+from .._task._own_parts import has_own_step
 from .._task._restore import restore_task
 from .._task._schedule import Schedule, end_epoch_metric
 from .._task._task import Task, overrides_step
@@ -51,7 +52,7 @@ class TrainingState:
         tree = {} if own_step and varying is None else self.tree()
         # Also where there is no job yet: a trial shows what a recording would refuse.
         self._flags = {} if own_step else flags_of(tree)
-        self._fixed: Tree | None = None if varying is None else fixed_part(tree, varying)
+        self._fixed: Tree | None = None if varying is None else self._fixed_part(tree, varying)
 
     @property
     def epoch(self) -> int:
@@ -133,10 +134,35 @@ class TrainingState:
         finally:
             self.restore(before)
 
-    def _require_recipe(self, tree: Tree) -> None:
+    def _fixed_part(self, tree: Tree, varying: Varying) -> Tree:
+        fixed = fixed_part(tree, varying)
+        # A verifier judges what their steps change, and a trainer may go on from it.
+        for index, optimizer in enumerate(self._task.optimizers):
+            if has_own_step(optimizer):
+                fixed["optimizers"][index] = []
+        return fixed
+
+    def _other_recipe(self, tree: Tree) -> str | None:
+        """The first place where a state has another recipe than the task as built."""
         if self._fixed is None or self._schedule.varying is None:
-            return
-        place = first_difference(self._fixed, fixed_part(tree, self._schedule.varying))
+            return None
+        return first_difference(self._fixed, self._fixed_part(tree, self._schedule.varying))
+
+    def require_restorable(self, state: _core.State) -> None:
+        """Refuses what nobody could restore: `Session.require_restorable`."""
+        place = self._other_recipe(state.tree())
+        if place is not None:
+            raise NotReplayable(
+                Problem(
+                    what="a setting that the job fixes changed during training",
+                    where=place,
+                    remedy="let a scheduler= change it, or an overridden Task.step, which makes it "
+                    "part of what is trained",
+                )
+            )
+
+    def _require_recipe(self, tree: Tree) -> None:
+        place = self._other_recipe(tree)
         if place is not None:
             raise MismatchError(f"{place}: the state has another value than the agreed task")
 

@@ -207,6 +207,8 @@ class Prover:
                 if whole or number <= FIRST_STEPS:
                     shown = after if isinstance(after, _core.State) else session.capture()
                     structure.require(number, shown)
+                    if self._check_job:
+                        session.require_restorable(shown)
                     if self._late is not None:
                         self._late.see(number, shown)
                     if whole and self._same is not None:

@@ -160,6 +160,13 @@ def test_an_own_optimizer_that_changes_the_recipe_is_not_judged(
     assert report.verdict == "inconclusive", report.sentence
     assert any(remedy in one.reason for one in report.findings)
 
+    Estimating.killed_at = LATE + 3
+    with pytest.raises(KeyboardInterrupt):
+        potl.record(decaying, tmp_path / "killed", job=job)
+    Estimating.killed_at = 0
+    resumed = potl.record(decaying, tmp_path / "killed", job=job)
+    assert verified(resumed, job, by=decaying).verdict == "inconclusive"
+
 
 class Plain(torch.optim.SGD):
     """Keeps torch's step."""
@@ -183,7 +190,10 @@ def test_a_subclass_that_keeps_torchs_step_keeps_the_recipe(tmp_path: Path) -> N
 
     job = potl.Job.create(plain, seed=7, checkpoint_every=3)
     cheats = True
-    run = potl.record(plain, tmp_path / "run", job=job)
+    with pytest.raises(potl.NotReplayable, match="optimizers/0/0/weight_decay") as refused:
+        potl.record(plain, tmp_path / "refused", job=job)
+    assert "scheduler=" in str(refused.value)
+    run = potl.record(plain, tmp_path / "run", job=job, check_job=False)
     cheats = False
     report = verified(run, job, by=plain)
     assert report.verdict == "rejected", report.sentence
