@@ -335,8 +335,7 @@ bool is_computed(std::string_view path) {
   if (at == path.npos) return true;
   const std::size_t name = path.find('/', at + groups.size()) + 1;
   const std::string_view option = path.substr(name, path.find('/', name) - name);
-  return std::find(options_of_recipes.begin(), options_of_recipes.end(), option) !=
-         options_of_recipes.end();
+  return is_of_recipe(option);
 }
 
 // Stretches in which something happened that few honest trainings do at all.

@@ -53,6 +53,31 @@ void visit_numbers(const state_value* value, const std::string& path, const visi
   }
 }
 
+// How many values a container holds.
+std::optional<double> size_of(const state_value& value) {
+  const auto of = [](const auto& all) { return static_cast<double>(all.size()); };
+  if (const auto* map = as<state_map>(&value)) return of(*map);
+  if (const auto* list = as<state_list>(&value)) return of(*list);
+  if (const auto* tuple = as<state_tuple>(&value)) return of(tuple->items);
+  return std::nullopt;
+}
+
+// Of all numbers in a container, the root of the sum of their squares: it may grow and shift.
+double norm_of_numbers(const state_value& value) {
+  double out = 0;
+  const auto add = [&](const state_value& inner) { out = std::hypot(out, norm_of_numbers(inner)); };
+  if (const auto* map = as<state_map>(&value)) {
+    for (const auto& entry : *map) add(entry.second);
+  } else if (const auto* list = as<state_list>(&value)) {
+    std::for_each(list->begin(), list->end(), add);
+  } else if (const auto* tuple = as<state_tuple>(&value)) {
+    std::for_each(tuple->items.begin(), tuple->items.end(), add);
+  } else {
+    visit_number(value, "", [&](const auto&, const state_part& one) { out = one.number; });
+  }
+  return out;
+}
+
 void visit_optimizer(const state_value& of, const std::string& path, const visitor& visit) {
   visit_numbers(member(&of, "state"), path + "/state", visit);
   const auto* groups = as<state_list>(member(&of, "param_groups"));
@@ -62,7 +87,11 @@ void visit_optimizer(const state_value& of, const std::string& path, const visit
     const std::string group = path + "/param_groups/" + std::to_string(i);
     for (const auto& [key, value] : *options) {
       const std::string name = key_text(key);
-      if (name != "lr") visit_number(value, child(group, name), visit);
+      if (name == "lr" || visit_number(value, child(group, name), visit)) continue;
+      // What is the recipe's is computed for each step.
+      if (!is_of_recipe(name) && size_of(value)) {
+        visit(child(group, name), {nullptr, true, norm_of_numbers(value)});
+      }
     }
   }
 }
@@ -85,15 +114,6 @@ void visit_settings(const state_value* value, const std::string& path,
   } else if (const auto* tuple = as<state_tuple>(value)) {
     each(tuple->items);
   }
-}
-
-// How many values a container holds.
-std::optional<double> size_of(const state_value& value) {
-  const auto of = [](const auto& all) { return static_cast<double>(all.size()); };
-  if (const auto* map = as<state_map>(&value)) return of(*map);
-  if (const auto* list = as<state_list>(&value)) return of(*list);
-  if (const auto* tuple = as<state_tuple>(&value)) return of(tuple->items);
-  return std::nullopt;
 }
 
 std::optional<double> number_of(const state_value& value) {
@@ -219,6 +239,11 @@ std::string kind_of(const std::string& path) {
 
 bool is_option(std::string_view kind) {
   return kind.substr(0, options_kind.size()) == options_kind;
+}
+
+bool is_of_recipe(std::string_view option) {
+  return std::find(options_of_recipes.begin(), options_of_recipes.end(), option) !=
+         options_of_recipes.end();
 }
 
 bool is_square(std::string_view kind) {

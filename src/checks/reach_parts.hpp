@@ -24,7 +24,8 @@ struct state_part {
 };
 
 /// Visits every part of a state that is screened. Not what schedulers and the scaler hold, nor
-/// learning rates, which the schema computes, nor lists, which may grow.
+/// learning rates, which the schema computes, nor lists, which may grow. Of an option that is no
+/// number, all numbers together.
 void for_each_part(const transcript::state& from,
                    const std::function<void(const std::string& path, const state_part&)>& visit);
 
@@ -34,6 +35,9 @@ std::string kind_of(const std::string& path);
 /// Whether it is one of an optimizer's options. Those that only a schedule changes stand still for
 /// most of a run and then jump: they are the schema's.
 bool is_option(std::string_view kind);
+
+/// Whether an option has a name that the schema knows as a setting of the recipe.
+bool is_of_recipe(std::string_view option);
 
 /// Whether an optimizer's tensor adds up squares of gradients. It is measured by its root:
 /// gradients that grow tenfold within a training are common, and their squares grow a hundredfold.

@@ -509,8 +509,9 @@ state_value map_of(std::vector<std::pair<std::string, state_value>> members) {
 // What can shut a net without a weight that moves, each at `shut` from step 5 on.
 struct doors {
   state_value mask, gain, kept, option, rate, listed, flag;
+  std::string name = "k";  // of the option
   state_value tree() const {
-    state_value groups{state_list{map_of({{"k", option}, {"lr", rate}})}};
+    state_value groups{state_list{map_of({{name, option}, {"lr", rate}})}};
     state_value optimizer =
         map_of({{"param_groups", std::move(groups)}, {"state", map_of({{"a", kept}})}});
     state_value extra = map_of({{"gain", gain}, {"more", listed}});
@@ -576,6 +577,29 @@ TEST_CASE("masks, numbers of modules and optimizers, and flags that move are bey
             tensor.bytes = zeros;  // memory of its own, so that it is no alias
             one.kept = {tensor};
           }) == "optimizers/0/state/a");
+}
+
+TEST_CASE("numbers in an option count together, if it is none of the recipe's") {
+  const auto ratios = [](int kind, const std::string& name) {
+    return screened_doors([&](std::uint64_t step) {
+             doors out = open_doors(step);
+             const state_value x{step == 50 ? 1e4 : step % 20 == 0 ? 0.1 : -0.2};
+             out.name = name;
+             out.option = {state_list{x, {state_list{x}}}};
+             if (kind == 1) out.option = {state_tuple{{x, {std::int64_t{3}}}}};
+             if (kind == 2) out.option = map_of({{"a", x}});
+             if (kind == 3) out.option = {state_list(step, {1.0})};
+             return out;
+           })
+        .stretches;
+  };
+  for (const int kind : {0, 1, 2, 3}) {
+    const auto own = ratios(kind, "k"), agreed = ratios(kind, "betas");
+    for (std::size_t i = 0; i < own.size(); ++i) {
+      REQUIRE(is_beyond(own[i], 20) == (kind < 3 && (i == 4 || i == 5)));
+      REQUIRE(agreed[i].ratio <= 1);
+    }
+  }
 }
 
 TEST_CASE("what the schema computes, and lists that grow, are not screened") {
