@@ -170,6 +170,8 @@ def test_what_is_missing_is_named(judge: Judge) -> None:
     ):
         rule, what = judge(lambda tree, way=way, key=key: at(tree, *way).pop(key))  # type: ignore[misc]
         assert (rule, what.split(": ")[0]) == ("agreed.schema", "/".join(map(str, [*way, key])))
+    rule, what = judge(put("optimizers", 0, "state", 0, {}))
+    assert rule == "agreed.schema" and what.startswith("optimizers/0/state/0/")
 
 
 def test_moments_that_every_step_makes_are_missed(judge_plain: Judge, judge: Judge) -> None:
