@@ -53,19 +53,16 @@ void visit_numbers(const state_value* value, const std::string& path, const visi
   }
 }
 
-// How many values a container holds.
-std::optional<double> size_of(const state_value& value) {
-  const auto of = [](const auto& all) { return static_cast<double>(all.size()); };
-  if (const auto* map = as<state_map>(&value)) return of(*map);
-  if (const auto* list = as<state_list>(&value)) return of(*list);
-  if (const auto* tuple = as<state_tuple>(&value)) return of(tuple->items);
-  return std::nullopt;
+std::optional<double> number_of(const state_value& value) {
+  std::optional<double> out;
+  visit_number(value, "", [&](const std::string&, const state_part& one) { out = one.number; });
+  return out;
 }
 
-// Of all numbers in a container, the root of the sum of their squares: it may grow and shift.
-double norm_of_numbers(const state_value& value) {
+// Of all numbers in a value. Squares would hide a small one behind a counter.
+double sum_of_sizes(const state_value& value) {
   double out = 0;
-  const auto add = [&](const state_value& inner) { out = std::hypot(out, norm_of_numbers(inner)); };
+  const auto add = [&](const state_value& inner) { out += sum_of_sizes(inner); };
   if (const auto* map = as<state_map>(&value)) {
     for (const auto& entry : *map) add(entry.second);
   } else if (const auto* list = as<state_list>(&value)) {
@@ -73,7 +70,7 @@ double norm_of_numbers(const state_value& value) {
   } else if (const auto* tuple = as<state_tuple>(&value)) {
     std::for_each(tuple->items.begin(), tuple->items.end(), add);
   } else {
-    visit_number(value, "", [&](const auto&, const state_part& one) { out = one.number; });
+    return std::fabs(number_of(value).value_or(0));
   }
   return out;
 }
@@ -89,8 +86,11 @@ void visit_optimizer(const state_value& of, const std::string& path, const visit
       const std::string name = key_text(key);
       if (name == "lr" || visit_number(value, child(group, name), visit)) continue;
       // What is the recipe's is computed for each step.
-      if (!is_of_recipe(name) && size_of(value)) {
-        visit(child(group, name), {nullptr, true, norm_of_numbers(value)});
+      if (is_of_recipe(name)) continue;
+      visit_numbers(&value, child(group, name), visit);
+      // Lists may grow and shift.
+      if (as<state_list>(&value) != nullptr) {
+        visit(child(group, name), {nullptr, true, sum_of_sizes(value)});
       }
     }
   }
@@ -116,10 +116,13 @@ void visit_settings(const state_value* value, const std::string& path,
   }
 }
 
-std::optional<double> number_of(const state_value& value) {
-  std::optional<double> out;
-  visit_number(value, "", [&](const std::string&, const state_part& one) { out = one.number; });
-  return out;
+// How many values a container holds.
+std::optional<double> size_of(const state_value& value) {
+  const auto of = [](const auto& all) { return static_cast<double>(all.size()); };
+  if (const auto* map = as<state_map>(&value)) return of(*map);
+  if (const auto* list = as<state_list>(&value)) return of(*list);
+  if (const auto* tuple = as<state_tuple>(&value)) return of(tuple->items);
+  return std::nullopt;
 }
 
 }  // namespace

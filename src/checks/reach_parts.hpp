@@ -24,8 +24,8 @@ struct state_part {
 };
 
 /// Visits every part of a state that is screened. Not what schedulers and the scaler hold, nor
-/// learning rates, which the schema computes, nor lists, which may grow. Of an option that is no
-/// number, all numbers together.
+/// learning rates, which the schema computes, nor lists, which may grow. Of a list that is an
+/// option, the sum of its numbers' sizes.
 void for_each_part(const transcript::state& from,
                    const std::function<void(const std::string& path, const state_part&)>& visit);
 
