@@ -585,7 +585,7 @@ TEST_CASE("numbers in an option count together, if it is none of the recipe's") 
              doors out = open_doors(step);
              const state_value x{step == 50 ? 1e4 : step % 20 == 0 ? 0.1 : -0.2};
              out.name = name;
-             out.option = {state_list{{1e6}, {state_list{x}}}};
+             out.option = {state_list{{1e6 + static_cast<double>(step)}, {state_list{x}}}};
              if (kind == 1) out.option = {state_tuple{{x, {std::int64_t{3}}}}};
              if (kind == 2) out.option = map_of({{"a", x}});
              if (kind == 3) out.option = {state_list(step, {1.0})};
