@@ -65,18 +65,13 @@ struct turning {
         for (std::size_t r = 0; r < down; ++r) out[c * height + r] = x[r * width + c];
       return;
     }
-    // The last blocks begin earlier where a whole one does not fit.
-    Element tile[line][line];
-    for (std::size_t r = 0; r < down; r += side)
-      for (std::size_t c = 0; c < across; c += side) {
+    // Down first: lines of out are written as wholes, while those of x stay in the cache. The last
+    // blocks begin earlier where a whole one does not fit.
+    for (std::size_t c = 0; c < across; c += side)
+      for (std::size_t r = 0; r < down; r += side) {
         const std::size_t row = std::min(r, down - side), column = std::min(c, across - side);
-        turn_small(x + row * width + column, width, &tile[column][row], line);
+        turn_small(x + row * width + column, width, out + column * height + row, height);
       }
-    if (down == line) {
-      for (std::size_t c = 0; c < across; ++c) std::copy_n(tile[c], line, out + c * height);
-    } else {
-      for (std::size_t c = 0; c < across; ++c) std::copy_n(tile[c], down, out + c * height);
-    }
   }
 };
 

@@ -206,18 +206,27 @@ struct setting {
   operator_name name;
   numeric::arithmetic mode;
   c10::ScalarType type;
+  c10::MemoryFormat format;  ///< of results
   bool passes;  ///< operands and results are copies that need not outlive the call
   numeric::convolution shape{};
 
-  setting(operator_name of, const Tensor& input)
+  setting(operator_name of, const Tensor& input, const Tensor& weight)
       : name(of),
         mode(product_mode(input.scalar_type())),
         type(compute_type(of, input.scalar_type())),
+        // torch's convolutions keep channels_last where an operand has it.
+        format(input.suggest_memory_format() != c10::MemoryFormat::Contiguous
+                   ? input.suggest_memory_format()
+                   : weight.suggest_memory_format()),
         // A session of log64 may look at its operands later.
-        passes(is_widened(input) && mode != numeric::arithmetic::log64) {}
+        passes(is_copied(input, format) && mode != numeric::arithmetic::log64) {}
 
   Tensor take(passing_slot slot, const Tensor& operand) const {
     return passes ? laid_out(slot, operand, type) : row_major(name, operand, type);
+  }
+  Tensor give(const Tensor& result, c10::ScalarType as) const {
+    return passes ? kept(result, as, format)
+                  : in_format(rounded_to(result, as), format);
   }
 };
 
@@ -248,15 +257,6 @@ Tensor run(const kernel& with, const setting& how, const Tensor& first, const Te
   return result;
 }
 
-/// torch's convolutions keep channels_last where an operand has it.
-Tensor in_layout_of(const Tensor& result, const Tensor& input, const Tensor& weight) {
-  for (const Tensor* like : {&input, &weight}) {
-    const auto format = like->suggest_memory_format();
-    if (format != c10::MemoryFormat::Contiguous) return in_format(result, format);
-  }
-  return result;
-}
-
 Tensor convolution(const Tensor& input, const Tensor& weight, const std::optional<Tensor>& bias,
                    IntArrayRef stride, IntArrayRef padding, IntArrayRef dilation, bool transposed,
                    IntArrayRef output_padding, std::int64_t groups) {
@@ -264,7 +264,7 @@ Tensor convolution(const Tensor& input, const Tensor& weight, const std::optiona
   const bool biased = bias.has_value() && bias->defined();
   check(input, weight, options, biased ? &*bias : nullptr);
   const c10::ScalarType type = input.scalar_type();
-  setting how(on_devices("convolution"), input);
+  setting how(on_devices("convolution"), input, weight);
   const Tensor x = how.take(passing_slot::left, input);
   const Tensor w = how.take(passing_slot::right, weight);
   Tensor y;
@@ -281,7 +281,7 @@ Tensor convolution(const Tensor& input, const Tensor& weight, const std::optiona
     column[0] = -1;
     y.add_(bias->to(how.type).view(column));
   }
-  return in_layout_of(rounded_to(y, type), input, weight);
+  return how.give(y, type);
 }
 
 Tensor convolution_flags(const Tensor& input, const Tensor& weight,
@@ -300,26 +300,23 @@ std::tuple<Tensor, Tensor, Tensor> convolution_backward(
   check(input, weight, options);
   require_one_device("convolution_backward", input, grad);
   const c10::ScalarType type = input.scalar_type();
-  setting how(on_devices("convolution_backward"), input);
+  setting how(on_devices("convolution_backward"), input, weight);
   const Tensor dy = how.take(passing_slot::result, grad);
   const Tensor x = how.take(passing_slot::left, input);
   const Tensor w = how.take(passing_slot::right, weight);
-  const auto finished = [&](const Tensor& wide) {
-    return in_layout_of(rounded_to(wide, type), input, weight);
-  };
   Tensor dx, dw, db;
   if (transposed) {
     check_gradient(dy, transposed_sizes(options, x.sizes(), w.sizes()));
     const auto deep = deep_sizes(options, x.sizes());
     how.shape = geometry(options, dy.sizes(), w.sizes(), x.size(1));
     if (wanted[0])
-      dx = finished(first_places(run(forward, how, dy, w, deep), x.sizes()).contiguous());
-    if (wanted[1]) dw = finished(run(weight_gradient, how, dy, with_zeros(x, deep), w.sizes()));
+      dx = how.give(first_places(run(forward, how, dy, w, deep), x.sizes()).contiguous(), type);
+    if (wanted[1]) dw = how.give(run(weight_gradient, how, dy, with_zeros(x, deep), w.sizes()), type);
   } else {
     how.shape = geometry(options, x.sizes(), w.sizes(), w.size(0));
     check_gradient(dy, sizes_of(x.size(0), w.size(0), how.shape.output(), w.dim() - 2));
-    if (wanted[0]) dx = finished(run(input_gradient, how, dy, w, x.sizes()));
-    if (wanted[1]) dw = finished(run(weight_gradient, how, x, dy, w.sizes()));
+    if (wanted[0]) dx = how.give(run(input_gradient, how, dy, w, x.sizes()), type);
+    if (wanted[1]) dw = how.give(run(weight_gradient, how, x, dy, w.sizes()), type);
   }
   if (wanted[2]) {
     std::vector<std::int64_t> all{0};

@@ -194,6 +194,33 @@ three group_norm_backward_there(const at::Tensor& dy, const at::Tensor& x, const
   return {dx, dweight, dbias};
 }
 
+/// An operand whose groups are rows, and what is computed of it.
+struct rows_of {
+  rows_of(operator_name of, const at::Tensor& operand, c10::ScalarType computed)
+      : name(of),
+        x(operand),
+        type(computed),
+        passes(is_copied(operand, operand.suggest_memory_format())) {}
+  at::Tensor take(passing_slot slot, const at::Tensor& operand) const {
+    if (!passes) return row_major(name, operand, type);
+    require_plain(name, operand);
+    return laid_out(slot, operand, type);
+  }
+  at::Tensor make() const {
+    return passes ? passing(passing_slot::result, x.sizes())
+                  : dispatch::make(x.sizes(), type);
+  }
+  at::Tensor give(const at::Tensor& result) const {
+    const auto format = x.suggest_memory_format();
+    return passes ? kept(result, x.scalar_type(), format)
+                  : in_format(rounded_to(result, x.scalar_type()), format);
+  }
+  operator_name name;
+  const at::Tensor& x;
+  c10::ScalarType type;
+  bool passes;
+};
+
 three group_norm(const at::Tensor& x, const optional_tensor& weight, const optional_tensor& bias,
                  std::int64_t batch, std::int64_t channels, std::int64_t size, std::int64_t groups,
                  double epsilon) {
@@ -203,7 +230,8 @@ three group_norm(const at::Tensor& x, const optional_tensor& weight, const optio
               " channels are not a multiple of ", groups, " groups");
   TORCH_CHECK(x.numel() == batch * channels * size, name.text, ": the input has shape ", x.sizes());
   const c10::ScalarType type = compute_type(name, x.scalar_type());
-  const at::Tensor from = row_major(name, x, type);
+  const rows_of rows(name, x, type);
+  const at::Tensor from = rows.take(passing_slot::left, x);
   const at::Tensor scale = given(name, weight, type, channels);
   const at::Tensor shift = given(name, bias, type, channels);
   if (is_on_device(x)) {
@@ -211,7 +239,7 @@ three group_norm(const at::Tensor& x, const optional_tensor& weight, const optio
         group_norm_there(from, scale, shift, batch, channels, size, groups, epsilon);
     return {in_format(rounded_to(out, x.scalar_type()), x.suggest_memory_format()), centre, factor};
   }
-  const at::Tensor y = make(x.sizes(), type);
+  const at::Tensor y = rows.make();
   const at::Tensor mean = make({batch, groups}, type);
   const at::Tensor reciprocal = make({batch, groups}, type);
   with_real(type, [&](auto zero) {
@@ -222,7 +250,7 @@ three group_norm(const at::Tensor& x, const optional_tensor& weight, const optio
                                           write<Real>(mean), write<Real>(reciprocal)},
         executor());
   });
-  return {in_format(rounded_to(y, x.scalar_type()), x.suggest_memory_format()), mean, reciprocal};
+  return {rows.give(y), mean, reciprocal};
 }
 
 three group_norm_backward(const at::Tensor& dy, const at::Tensor& x, const at::Tensor& mean,
@@ -234,8 +262,9 @@ three group_norm_backward(const at::Tensor& dy, const at::Tensor& x, const at::T
   TORCH_CHECK(x.numel() == batch * channels * size && dy.numel() == x.numel(), name.text,
               ": the input has shape ", x.sizes(), ", its gradient ", dy.sizes());
   const c10::ScalarType type = compute_type(name, x.scalar_type());
-  const at::Tensor gradient = row_major(name, dy, type);
-  const at::Tensor from = row_major(name, x, type);
+  const rows_of rows(name, x, type);
+  const at::Tensor gradient = rows.take(passing_slot::right, dy);
+  const at::Tensor from = rows.take(passing_slot::left, x);
   const at::Tensor centre = row_major(name, mean, type);
   const at::Tensor factor = row_major(name, reciprocal, type);
   const at::Tensor scale = given(name, weight, type, channels);
@@ -244,7 +273,7 @@ three group_norm_backward(const at::Tensor& dy, const at::Tensor& x, const at::T
         gradient, from, centre, factor, scale, batch, channels, size, groups, wanted);
     return {as_operand(of_x, x), as_type_of(of_weight, weight), as_type_of(of_bias, weight)};
   }
-  const at::Tensor dx = make_if(wanted[0], x, x.sizes(), type);
+  const at::Tensor dx = wanted[0] ? rows.make() : at::Tensor();
   const at::Tensor dweight = make_if(wanted[1], x, {channels}, type);
   const at::Tensor dbias = make_if(wanted[2], x, {channels}, type);
   with_real(type, [&](auto zero) {
@@ -256,7 +285,8 @@ three group_norm_backward(const at::Tensor& dy, const at::Tensor& x, const at::T
                                            write<Real>(dbias)},
         executor());
   });
-  return {as_operand(dx, x), as_type_of(dweight, weight), as_type_of(dbias, weight)};
+  return {wanted[0] ? rows.give(dx) : dx, as_type_of(dweight, weight),
+          as_type_of(dbias, weight)};
 }
 
 /// How a batch norm takes its operands: with channels last every place is a sample, and the

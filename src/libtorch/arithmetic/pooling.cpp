@@ -126,12 +126,13 @@ class pool_layout {
     of.channels = input.size(1);
   }
   at::Tensor of(const char* name, const at::Tensor& x, c10::ScalarType type) const {
-    const bool is_last = format_ != at::MemoryFormat::Contiguous;
-    return row_major(on_devices(name), is_last ? x.movedim(1, -1) : x, type);
+    return row_major(on_devices(name), is_last() ? x.movedim(1, -1) : x, type);
   }
   at::Tensor make(const at::Tensor& like, c10::IntArrayRef sizes, c10::ScalarType type) const {
     return at::empty(sizes, like.options().dtype(type), format_);
   }
+
+  bool is_last() const { return format_ != at::MemoryFormat::Contiguous; }
 
  private:
   at::MemoryFormat format_;
@@ -218,13 +219,18 @@ at::Tensor maximum_gradient(const at::Tensor& gradient, const at::Tensor& input,
               ": gradient and indices must have the shape of the output");
   require_one_device(name, gradient, input, indices);
   const c10::ScalarType type = compute_type(name, gradient.scalar_type());
-  const at::Tensor dy = row_major(on_devices(name), gradient, type);
-  const at::Tensor where = row_major(on_devices(name), indices, at::kLong);
-  const at::Tensor dx = at::zeros(input.sizes(), dy.options());
+  average_pool channels;
+  const pool_layout layout(input, dims, channels);
+  const at::Tensor dy = layout.of(name, gradient, type);
+  const at::Tensor where = layout.of(name, indices, at::kLong);
+  const at::Tensor dx = layout.make(input, input.sizes(), type).zero_();
   const std::int64_t lead = input.dim() - dims;
-  numeric::accumulation_shape shape{product(input.sizes(), 0, lead),
-                                    product(input.sizes(), lead, input.dim()),
-                                    product(dy.sizes(), lead, dy.dim()), 1};
+  // With channels last they are columns of each image.
+  const std::int64_t inner = layout.is_last() ? input.size(1) : 1;
+  numeric::accumulation_shape shape{
+      layout.is_last() ? input.size(0) : product(input.sizes(), 0, lead),
+      product(input.sizes(), lead, input.dim()), product(gradient.sizes(), lead, input.dim()),
+      inner};
   if (is_on_device(dy)) {
     const at::Tensor planes = at::arange(shape.outer, where.options()).unsqueeze(1) * shape.rows;
     add_rows_there((where.reshape({shape.outer, shape.count}) + planes).reshape(-1),

@@ -58,17 +58,22 @@ bool turn(const at::Tensor& from, const at::Tensor& to) {
   }
 }
 
+bool is_worth_it(const at::Tensor& x) {
+  constexpr std::int64_t least = 4096;  // takes longer than to look at it
+  return x.numel() >= least && x.device().is_cpu() && x.layout() == c10::kStrided && !x.is_conj() &&
+         !x.is_neg() && !x._is_zerotensor();
+}
+
 }  // namespace
 
 at::Tensor turned(const at::Tensor& x, std::optional<at::MemoryFormat> format) {
-  // What takes longer than to look at it.
-  constexpr std::int64_t worth_it = 4096;
-  if (x.numel() < worth_it || !x.device().is_cpu() || x.layout() != c10::kStrided || x.is_conj() ||
-      x.is_neg() || x._is_zerotensor()) {
-    return {};
-  }
+  if (!is_worth_it(x)) return {};
   const at::Tensor out = at::empty_like(x, {}, format);
   return out.strides() != x.strides() && turn(x, out) ? out : at::Tensor();
+}
+
+void turn_into(const at::Tensor& to, const at::Tensor& x) {
+  if (to.strides() == x.strides() || !is_worth_it(x) || !turn(x, to)) to.copy_(x);
 }
 
 at::Tensor in_format(const at::Tensor& x, at::MemoryFormat format) {
