@@ -207,7 +207,7 @@ struct setting {
   numeric::arithmetic mode;
   c10::ScalarType type;
   c10::MemoryFormat format;  ///< of results
-  bool passes;  ///< operands and results are copies that need not outlive the call
+  bool passes;               ///< operands and results are copies that need not outlive the call
   numeric::convolution shape{};
 
   setting(operator_name of, const Tensor& input, const Tensor& weight)
@@ -225,8 +225,7 @@ struct setting {
     return passes ? laid_out(slot, operand, type) : row_major(name, operand, type);
   }
   Tensor give(const Tensor& result, c10::ScalarType as) const {
-    return passes ? kept(result, as, format)
-                  : in_format(rounded_to(result, as), format);
+    return passes ? kept(result, as, format) : in_format(rounded_to(result, as), format);
   }
 };
 
@@ -311,7 +310,8 @@ std::tuple<Tensor, Tensor, Tensor> convolution_backward(
     how.shape = geometry(options, dy.sizes(), w.sizes(), x.size(1));
     if (wanted[0])
       dx = how.give(first_places(run(forward, how, dy, w, deep), x.sizes()).contiguous(), type);
-    if (wanted[1]) dw = how.give(run(weight_gradient, how, dy, with_zeros(x, deep), w.sizes()), type);
+    if (wanted[1])
+      dw = how.give(run(weight_gradient, how, dy, with_zeros(x, deep), w.sizes()), type);
   } else {
     how.shape = geometry(options, x.sizes(), w.sizes(), w.size(0));
     check_gradient(dy, sizes_of(x.size(0), w.size(0), how.shape.output(), w.dim() - 2));

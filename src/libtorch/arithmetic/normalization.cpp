@@ -207,8 +207,7 @@ struct rows_of {
     return laid_out(slot, operand, type);
   }
   at::Tensor make() const {
-    return passes ? passing(passing_slot::result, x.sizes())
-                  : dispatch::make(x.sizes(), type);
+    return passes ? passing(passing_slot::result, x.sizes()) : dispatch::make(x.sizes(), type);
   }
   at::Tensor give(const at::Tensor& result) const {
     const auto format = x.suggest_memory_format();
@@ -285,8 +284,7 @@ three group_norm_backward(const at::Tensor& dy, const at::Tensor& x, const at::T
                                            write<Real>(dbias)},
         executor());
   });
-  return {wanted[0] ? rows.give(dx) : dx, as_type_of(dweight, weight),
-          as_type_of(dbias, weight)};
+  return {wanted[0] ? rows.give(dx) : dx, as_type_of(dweight, weight), as_type_of(dbias, weight)};
 }
 
 /// How a batch norm takes its operands: with channels last every place is a sample, and the

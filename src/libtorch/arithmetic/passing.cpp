@@ -96,8 +96,7 @@ at::Tensor kept(const at::Tensor& passed, c10::ScalarType type, at::MemoryFormat
   if (type == passed.scalar_type() || out.strides() == passed.strides()) {
     turn_into(out, passed);
   } else {
-    const at::Tensor narrow =
-        passing(passing_slot::turned, passed.sizes(), passed.strides(), type);
+    const at::Tensor narrow = passing(passing_slot::turned, passed.sizes(), passed.strides(), type);
     turn_into(out, narrow.copy_(passed));
   }
   return out;

@@ -11,6 +11,9 @@ namespace potl::numeric::conv {
 bool has_planes(const gather& what);
 /// run() of gather.hpp, plane by plane.
 void run_planes(const gather& what, const kernels& with, const executor& threads);
+/// The same of integers of so many bits.
+void run_planes_of_integers(int bits, const gather& what, const kernels& with,
+                            const executor& threads);
 
 /// Whether every input channel is a group.
 bool is_depthwise(const convolution& g);

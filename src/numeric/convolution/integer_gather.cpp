@@ -3,6 +3,7 @@
 // and taps, which is the largest among the taps of what is largest among the channels.
 #include <mutex>
 
+#include "depthwise.hpp"
 #include "geometry.hpp"
 #include "integers.hpp"
 #include "lines.hpp"
@@ -356,6 +357,7 @@ class scaled_gather {
 
 void integer_gather(int bits, const gather& what, const kernels& with, const executor& threads) {
   if (what.batch * what.groups * what.rows * volume(what.target_size) == 0) return;
+  if (has_planes(what)) return run_planes_of_integers(bits, what, with, threads);
   scaled_gather(bits, what, with, threads).run();
 }
 

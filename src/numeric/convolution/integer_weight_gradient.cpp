@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Rows of A are channels of dy, columns of B channels of x seen through a tap, terms the results of
-// all images. Each worker adds up the products of the blocks of terms that it takes.
+// all images. Each worker adds up the products of the blocks of terms that it takes. Of a depthwise
+// convolution they are not packed: a plane of dy slides over its window.
+#include <cmath>
 #include <cstring>
 
 #include "channels.hpp"
+#include "depthwise.hpp"
 #include "geometry.hpp"
+#include "grid.hpp"
 #include "integers.hpp"
 #include "shape.hpp"
 #include "window.hpp"
@@ -12,6 +16,7 @@
 namespace potl::numeric::conv {
 namespace {
 
+constexpr std::int64_t most_of_a_plane = std::int64_t{1} << 22;  // products of 16 bits in a double
 constexpr std::int64_t most_bytes = std::int64_t{256} << 20;  // of sums, where a worker has fewer
 
 // What reads dy where it lies.
@@ -62,9 +67,13 @@ class scaled_weight_gradient {
 
   void run() {
     digits_of_rows_ = row_panels_ * tiles_.rows * chunk_ * tiles_.row_words;
+    const bool slides = is_depthwise(g_) && rows_ <= 2 && bits_ == 16 && !x_window_.is_source() &&
+                        x_window_.size() <= most_of_a_plane;
     const std::int64_t bytes =
-        bytes_of<float>(x_window_.size()) + bytes_of<std::int16_t>(digits_of_rows_) +
-        bytes_of<std::int16_t>(chunk_ * tiles_.columns * tiles_.column_words);
+        bytes_of<float>(x_window_.size()) +
+        (slides ? bytes_of<float>(x_window_.size()) + bytes_of<float>(run_of(plan_.h))
+                : bytes_of<std::int16_t>(digits_of_rows_) +
+                      bytes_of<std::int16_t>(chunk_ * tiles_.columns * tiles_.column_words));
     const std::int64_t size = g_.out_channels * sums_row_, blocks = plan_.count() * g_.groups;
     const std::int64_t fitting = most_bytes / (size * std::int64_t{sizeof(std::int64_t)});
     const auto workers = static_cast<std::int64_t>(threads_.concurrency());
@@ -74,7 +83,9 @@ class scaled_weight_gradient {
     for_each_block(threads_, used, blocks, [&](std::int64_t worker, std::int64_t index) {
       part_of_sums& part = parts[static_cast<std::size_t>(worker)];
       part.near.resize(static_cast<std::size_t>(size));
-      work(plan_.at(index / g_.groups), index % g_.groups, memory.of(worker), part);
+      const block here = plan_.at(index / g_.groups);
+      slides ? slide(here, index % g_.groups, memory.of(worker), part)
+             : work(here, index % g_.groups, memory.of(worker), part);
     });
     write(parts);
   }
@@ -176,6 +187,76 @@ class scaled_weight_gradient {
         }
       }
     }
+  }
+
+  // So many lines of results in a window, and what lies between them, in whole vectors.
+  std::int64_t run_of(std::int64_t lines) const {
+    constexpr std::int64_t vector = 16;
+    const std::int64_t last = (lines - 1) * x_window_.line(0, 0, 1) + from_x_.axes[2].grid;
+    return divide_up(last, vector) * vector;
+  }
+
+  // One block of terms of a channel and its rows.
+  void slide(const block& here, std::int64_t channel, float* memory, part_of_sums& part) const {
+    const std::int64_t lines = here.h1 - here.h0, line = from_x_.axes[2].grid;
+    const std::int64_t terms = here.images * (here.d1 - here.d0) * lines * line;
+    if (part.terms + terms > detail::most_terms_of(bits_)) part.move_far();
+    part.terms += terms;
+    const float* const window = x_window_.fill(here, channel, with_, memory);
+    (void)take<float>(memory, x_window_.size());
+    float* const x = take<float>(memory, x_window_.size());
+    float* const run = memory;
+    const double* const down = column_scale_.down.data() + channel * all_;
+    std::vector<bool> done(static_cast<std::size_t>(all_));
+    // Taps that see the same largest element have the same integers.
+    for (std::int64_t first = 0; first < all_; ++first) {
+      if (done[static_cast<std::size_t>(first)] || std::isnan(down[first])) continue;
+      std::vector<std::int64_t> taps, places;
+      for (std::int64_t tap = first; tap < all_; ++tap)
+        if (down[tap] == down[first]) {
+          taps.push_back(tap);
+          places.push_back(column_offsets_[static_cast<std::size_t>(tap)]);
+          done[static_cast<std::size_t>(tap)] = true;
+        }
+      // What is between lines is multiplied with 0, and must be finite as all within the limit is.
+      const std::int64_t filled = x_window_.line(here.images, 0, 0);
+      round_here(window, filled, down[first], x);
+      std::fill_n(x + filled, x_window_.size() - x_window_.line(plan_.images, 0, 0), 0.0F);
+      for (std::int64_t row = channel * rows_; row < (channel + 1) * rows_; ++row)
+        add_dots(here, row, column_scale_.up[static_cast<std::size_t>(channel * all_ + first)],
+                 taps, places, x, run, part.near.data() + row * sums_row_);
+    }
+  }
+
+  // Each tap's place in x, and sums of integers to which the block adds.
+  void add_dots(const block& here, std::int64_t row, double x_up,
+                const std::vector<std::int64_t>& taps, const std::vector<std::int64_t>& places,
+                const float* x, float* run, std::int64_t* to) const {
+    const std::array<std::int64_t, 3>& size = from_x_.target_size;
+    const double down = row_scale_.down[static_cast<std::size_t>(row)];
+    if (std::isnan(down)) return;
+    const double up = row_scale_.up[static_cast<std::size_t>(row)] * x_up;
+    const std::int64_t lines = here.h1 - here.h0, pitch = x_window_.line(0, 0, 1);
+    std::fill_n(run, run_of(lines), 0.0F);
+    std::vector<double> sums(taps.size());
+    for (std::int64_t n = 0; n < here.images; ++n)
+      for (std::int64_t d = 0; d < here.d1 - here.d0; ++d) {
+        const float* const dy =
+            dy_ + (((here.image + n) * g_.out_channels + row) * size[0] + here.d0 + d) * size[1] *
+                      size[2];
+        for (std::int64_t h = 0; h < lines; ++h)
+          round_here(dy + (here.h0 + h) * size[2], size[2], down, run + h * pitch);
+        std::fill(sums.begin(), sums.end(), 0.0);
+        with_.dots({run_of(lines), run, x + x_window_.line(n, d, 0), places.data(),
+                    static_cast<std::int64_t>(taps.size()), sums.data()});
+        for (std::size_t i = 0; i < taps.size(); ++i)
+          to[taps[i]] += static_cast<std::int64_t>(sums[i] * up);
+      }
+  }
+
+  void round_here(const float* from, std::int64_t count, double down, float* to) const {
+    const double grid = 0x1.8p52 * down;
+    with_.round_to_grid(from, count, grid, limit_of(grid, bits_), to);
   }
 
   struct some_places {

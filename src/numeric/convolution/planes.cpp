@@ -1,10 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // The planes of a depthwise gather: a window of one group is filled, and each phase slides its taps
-// over it.
+// over it. In the integer modes, over all lines of the window as if they were one.
 #include <algorithm>
+#include <bit>
+#include <cmath>
+#include <limits>
 
 #include "depthwise.hpp"
 #include "geometry.hpp"
+#include "grid.hpp"
+#include "integers.hpp"
 #include "lines.hpp"
 #include "window.hpp"
 #include "workers.hpp"
@@ -17,15 +22,18 @@ constexpr std::int64_t most_plane_window = 96 * 1024;  // floats that a block re
 
 class planes_run {
  public:
-  planes_run(const gather& what, const kernels& with, const executor& threads)
-      : what_(what),
+  /// Of integers of so many bits; of floats, where they are 0.
+  planes_run(int bits, const gather& what, const kernels& with, const executor& threads)
+      : bits_(bits),
+        what_(what),
         with_(with),
         threads_(threads),
         workers_(static_cast<std::int64_t>(threads.concurrency())),
         line_(what.axes[2].grid),
         high_(lines_of_a_block()),
         window_(what, 1, 1, high_, true),
-        beside_(phases_beside(what)) {
+        beside_(phases_beside(what)),
+        span_((high_ - 1) * window_.line(0, 0, 1) + line_) {
     for (const phase& one : what.phases) {
       std::vector<std::int64_t> offsets;
       for (std::int64_t c = 0; c < what.channels; ++c)
@@ -37,7 +45,13 @@ class planes_run {
   void run() {
     const std::int64_t window = divide_up(window_.size(), 16) * 16;
     const std::int64_t stage = what_.write_step[2] == 1 ? 0 : beside_ * high_ * line_;
-    const std::int64_t each = divide_up(window + stage + most_terms, 16) * 16;
+    const std::int64_t integers =
+        bits_ == 0
+            ? 0
+            : bytes_of<std::uint32_t>(window_.size()) + bytes_of<std::uint32_t>(span_) +
+                  bytes_of<double>(span_) + bytes_of<float>(span_) + bytes_of<double>(most_terms);
+    const std::int64_t each =
+        divide_up(window + stage + most_terms, 16) * 16 + integers / bytes_of<float>(1) * 16;
     const std::int64_t across_h = divide_up(what_.axes[1].grid, high_), d = what_.axes[0].grid;
     const std::int64_t blocks = what_.batch * what_.groups * d * across_h;
     const buffer memory(std::min(workers_, blocks) * each);
@@ -64,6 +78,7 @@ class planes_run {
     const float* const source = window_.fill(here, group, with_, memory);
     float* const stage = memory + window;
     float* const weights = stage + (what_.write_step[2] == 1 ? 0 : beside_ * high_ * line_);
+    const integer_memory own = bits_ == 0 ? integer_memory{} : integers_of(source, weights);
     const std::array<std::int64_t, 3>& size = what_.target_size;
     filter_task task{};
     task.weights = weights;
@@ -85,17 +100,18 @@ class planes_run {
         task.depth = static_cast<std::int64_t>(offsets_[p].size());
         task.offsets = offsets_[p].data();
         task.b = source;
+        const auto slide = [&] { bits_ == 0 ? with_.filter(task) : on_grid(task, own); };
         float* const to = target + (at_d * size[1] + at_h) * size[2];
         if (what_.write_step[2] == 1) {
           task.c = to;
           task.c_line = size[2] * what_.write_step[1];
-          with_.filter(task);
+          slide();
           continue;
         }
         const auto beside = static_cast<std::size_t>(beside_);
         task.c = stage + static_cast<std::int64_t>(p % beside) * high_ * line_;
         task.c_line = line_;
-        with_.filter(task);
+        slide();
         if (p % beside + 1 == beside)
           write_lines(what_, with_, p + 1 - beside, here, stage, high_ * line_, target);
       }
@@ -108,12 +124,65 @@ class planes_run {
       for (const tap& t : of.taps) *to++ = from[t.weight];
   }
 
+  struct integer_memory {
+    std::uint32_t *window, *largest;
+    double *grid, *weights;
+    float* sums;
+  };
+
+  integer_memory integers_of(const float* source, float* weights) const {
+    float* memory = weights + divide_up(most_terms, 16) * 16;
+    integer_memory own{};
+    own.window = take<std::uint32_t>(memory, window_.size());
+    own.largest = take<std::uint32_t>(memory, span_);
+    own.grid = take<double>(memory, span_);
+    own.sums = take<float>(memory, span_);
+    own.weights = take<double>(memory, most_terms);
+    const std::int64_t filled = window_.size() - slack;
+    body_.largest({source, 1, 1, 1, filled}, own.window);
+    return own;
+  }
+
+  void on_grid(const filter_task& task, const integer_memory& own) const {
+    std::uint32_t largest = 0;
+    for (std::int64_t k = 0; k < task.depth; ++k)
+      largest = std::max(largest, std::bit_cast<std::uint32_t>(task.weights[k]) & 0x7fffffffU);
+    const double grid = grid_of(largest, bits_), limit = limit_of(grid, bits_);
+    for (std::int64_t k = 0; k < task.depth; ++k)
+      own.weights[k] = conv::on_grid(task.weights[k], grid, limit);
+    const std::int64_t count = (task.lines - 1) * task.b_line + task.length;
+    body_.largest_seen(own.window, task.offsets, task.depth, count, own.largest);
+    if (with_.grids(own.largest, count, bits_, own.grid))
+      with_.filter_on_grid(
+          {task.depth, own.weights, task.offsets, task.b, own.grid, count, own.sums});
+    else
+      filter_at_limit(task, own, count);
+    for (std::int64_t line = 0; line < task.lines; ++line)
+      std::copy_n(own.sums + line * task.b_line, task.length, task.c + line * task.c_line);
+  }
+
+  // Seldom needed.
+  void filter_at_limit(const filter_task& task, const integer_memory& own,
+                       std::int64_t count) const {
+    for (std::int64_t i = 0; i < count; ++i) {
+      const double limit = limit_of(own.grid[i], bits_);
+      double sum = 0;
+      for (std::int64_t k = 0; k < task.depth; ++k)
+        sum += own.weights[k] * conv::on_grid(task.b[task.offsets[k] + i], own.grid[i], limit);
+      own.sums[i] = std::isnan(sum) ? std::numeric_limits<float>::quiet_NaN()
+                                    : static_cast<float>(sum) + 0.0F;
+    }
+  }
+
+  int bits_;
+  const detail::kernels_integer& body_ = detail::active_integer();
   const gather& what_;
   const kernels& with_;
   const executor& threads_;
   std::int64_t workers_, line_, high_;
   window window_;
   std::int64_t beside_;  // phases of a line
+  std::int64_t span_;    // from a block's first result to its last
   std::vector<std::vector<std::int64_t>> offsets_;
 };
 
@@ -126,7 +195,12 @@ bool has_planes(const gather& what) {
 }
 
 void run_planes(const gather& what, const kernels& with, const executor& threads) {
-  planes_run(what, with, threads).run();
+  planes_run(0, what, with, threads).run();
+}
+
+void run_planes_of_integers(int bits, const gather& what, const kernels& with,
+                            const executor& threads) {
+  planes_run(bits, what, with, threads).run();
 }
 
 }  // namespace potl::numeric::conv

@@ -75,6 +75,29 @@ struct filter_task {
   std::int64_t c_line;
 };
 
+/// c[i] = the sum over k of weights[k] * x, where x is b[offsets[k] + i] rounded to the grid of
+/// integers: (x + grid[i]) - grid[i]. The sum is exact, and rounded to c. NaN is canonical. Reads
+/// up to 15 elements beyond.
+struct grid_task {
+  std::int64_t depth;
+  const double* weights;
+  const std::int64_t* offsets;
+  const float* b;
+  const double* grid;
+  std::int64_t count;
+  float* c;
+};
+
+/// c[tap] += the sum over i < count of a[i] * b[taps[tap] + i]; all sums are exact.
+struct dots_task {
+  std::int64_t count;  ///< a multiple of 16
+  const float* a;
+  const float* b;
+  const std::int64_t* taps;
+  std::int64_t tap_count;
+  double* c;
+};
+
 /// c[i * c_row + j] (+)= the chain over k of b[offsets[k] + at(i)] * a[k * a_row + j], for i < rows
 /// and j < vectors * lanes, where at(i) is i, 2 i, or places[i] + i % run for a run of 1 or 3. NaN
 /// is stored as 0x7fc00000. Chains that were stored before go on where `begun` points, by c_row.
@@ -164,6 +187,13 @@ struct kernels {
   void (*pack)(const pack_task&);
   void (*fill_plane)(const plane_task&);
   void (*filter)(const filter_task&);
+  /// grid[i] = grid_of(largest[i], bits); whether no element is rounded beyond its limit.
+  bool (*grids)(const std::uint32_t* largest, std::int64_t count, int bits, double* grid);
+  void (*filter_on_grid)(const grid_task&);
+  void (*dots)(const dots_task&);
+  /// target[i] = source[i] rounded to the grid, between -limit and limit
+  void (*round_to_grid)(const float* source, std::int64_t count, double grid, double limit,
+                        float* target);
   line_tiles line;
   row_tiles rows;
   void (*taps)(const taps_task&);

@@ -3,6 +3,7 @@
 // an unnamed namespace, because the linker must not merge what was compiled for different ones.
 #pragma once
 
+#include "grid_kernels.hpp"
 #include "plane_kernels.hpp"
 #include "row_kernels.hpp"
 
@@ -212,6 +213,10 @@ constexpr kernels kernels_of(const tiles_of<float>& single, const tiles_of<doubl
   all.pack = pack<Lanes>;
   all.fill_plane = fill_plane<Lanes>;
   all.filter = filter<Lanes>;
+  all.grids = grids;
+  all.filter_on_grid = filter_on_grid<Wide>;
+  all.dots = dots<Wide>;
+  all.round_to_grid = round_to_grid;
   all.taps = taps<Lanes>;
   all.add = add<Lanes>;
   all.transpose = Lanes::transpose;
