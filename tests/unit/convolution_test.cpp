@@ -170,6 +170,26 @@ TEST_CASE("other modes have the bits of their matrix product", "[convolution]") 
             generator, *pool, {processor_isa()});
 }
 
+TEST_CASE("depthwise convolutions of integers have the bits of their matrix product",
+          "[convolution]") {
+  std::mt19937 generator(39);
+  const auto pool = make_thread_pool(2);
+  const auto one = [&](arithmetic mode, const convolution& g, inputs kind) {
+    check(mode, g, kind, generator, *pool, {isa::portable, isa::avx2, processor_isa()});
+  };
+  // Numbers that are rounded beyond the largest integer, alone or between others.
+  one(arithmetic::xint16, square(2, 24, 24, 40, 3, 1, 24), inputs::bfloat16);
+  one(arithmetic::xint24, square(1, 4, 8, 60, 3, 2, 4), inputs::bfloat16);
+  for (int round = 0; round < (is_full() ? 60 : 6); ++round)
+    for (const auto mode : {arithmetic::xint24, arithmetic::xint16}) {
+      convolution g = random_geometry(generator, 20'000);
+      g.in_channels = g.groups = 2 + static_cast<std::int64_t>(generator() % 9);
+      g.out_channels = g.groups * (1 + static_cast<std::int64_t>(generator() % 2));
+      one(mode, g, static_cast<inputs>(generator() % 4));
+    }
+  one(arithmetic::xint16, square(2, 3, 3, 190, 7, 2, 3), inputs::hostile);
+}
+
 TEST_CASE("convolutions of bfloat16 numbers have the bits of xint16", "[convolution]") {
   std::mt19937 generator(38);
   const auto pool = make_thread_pool(3);

@@ -194,32 +194,6 @@ three group_norm_backward_there(const at::Tensor& dy, const at::Tensor& x, const
   return {dx, dweight, dbias};
 }
 
-/// An operand whose groups are rows, and what is computed of it.
-struct rows_of {
-  rows_of(operator_name of, const at::Tensor& operand, c10::ScalarType computed)
-      : name(of),
-        x(operand),
-        type(computed),
-        passes(is_copied(operand, operand.suggest_memory_format())) {}
-  at::Tensor take(passing_slot slot, const at::Tensor& operand) const {
-    if (!passes) return row_major(name, operand, type);
-    require_plain(name, operand);
-    return laid_out(slot, operand, type);
-  }
-  at::Tensor make() const {
-    return passes ? passing(passing_slot::result, x.sizes()) : dispatch::make(x.sizes(), type);
-  }
-  at::Tensor give(const at::Tensor& result) const {
-    const auto format = x.suggest_memory_format();
-    return passes ? kept(result, x.scalar_type(), format)
-                  : in_format(rounded_to(result, x.scalar_type()), format);
-  }
-  operator_name name;
-  const at::Tensor& x;
-  c10::ScalarType type;
-  bool passes;
-};
-
 three group_norm(const at::Tensor& x, const optional_tensor& weight, const optional_tensor& bias,
                  std::int64_t batch, std::int64_t channels, std::int64_t size, std::int64_t groups,
                  double epsilon) {

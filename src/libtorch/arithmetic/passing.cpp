@@ -102,4 +102,26 @@ at::Tensor kept(const at::Tensor& passed, c10::ScalarType type, at::MemoryFormat
   return out;
 }
 
+rows_of::rows_of(operator_name name, const at::Tensor& x, c10::ScalarType computed)
+    : name_(name),
+      x_(x),
+      type_(computed),
+      format_(x.suggest_memory_format()),
+      passes_(is_copied(x, format_)) {}
+
+at::Tensor rows_of::take(passing_slot slot, const at::Tensor& operand) const {
+  if (!passes_) return row_major(name_, operand, type_);
+  require_plain(name_, operand);
+  return laid_out(slot, operand, type_);
+}
+
+at::Tensor rows_of::make() const {
+  return passes_ ? passing(passing_slot::result, x_.sizes()) : dispatch::make(x_.sizes(), type_);
+}
+
+at::Tensor rows_of::give(const at::Tensor& result) const {
+  return passes_ ? kept(result, x_.scalar_type(), format_)
+                 : in_format(rounded_to(result, x_.scalar_type()), format_);
+}
+
 }  // namespace potl::libtorch::dispatch

@@ -7,6 +7,8 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "operand.hpp"
+
 namespace potl::libtorch::dispatch {
 
 /// Which memory. Those of one call differ; calls do not nest.
@@ -41,5 +43,21 @@ bool is_copied(const at::Tensor& operand, at::MemoryFormat format);
 /// What was computed of it, row-major and in passing memory, in that type and layout and in memory
 /// of its own.
 at::Tensor kept(const at::Tensor& passed, c10::ScalarType type, at::MemoryFormat format);
+
+/// Operands and results of a kernel that works row by row, of the sizes, type and layout of x.
+class rows_of {
+ public:
+  rows_of(operator_name name, const at::Tensor& x, c10::ScalarType computed);
+  at::Tensor take(passing_slot slot, const at::Tensor& operand) const;
+  at::Tensor make() const;
+  at::Tensor give(const at::Tensor& result) const;
+
+ private:
+  operator_name name_;
+  const at::Tensor& x_;
+  c10::ScalarType type_;
+  at::MemoryFormat format_;
+  bool passes_;
+};
 
 }  // namespace potl::libtorch::dispatch
