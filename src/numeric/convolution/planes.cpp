@@ -43,15 +43,14 @@ class planes_run {
   }
 
   void run() {
-    const std::int64_t window = divide_up(window_.size(), 16) * 16;
-    const std::int64_t stage = what_.write_step[2] == 1 ? 0 : beside_ * high_ * line_;
     const std::int64_t integers =
         bits_ == 0
             ? 0
             : bytes_of<std::uint32_t>(window_.size()) + bytes_of<std::uint32_t>(span_) +
                   bytes_of<double>(span_) + bytes_of<float>(span_) + bytes_of<double>(most_terms);
-    const std::int64_t each =
-        divide_up(window + stage + most_terms, 16) * 16 + integers / bytes_of<float>(1) * 16;
+    const std::int64_t bytes = bytes_of<float>(window_.size()) + bytes_of<float>(stage_size()) +
+                               bytes_of<float>(most_terms) + integers;
+    const std::int64_t each = bytes / std::int64_t{sizeof(float)};
     const std::int64_t across_h = divide_up(what_.axes[1].grid, high_), d = what_.axes[0].grid;
     const std::int64_t blocks = what_.batch * what_.groups * d * across_h;
     const buffer memory(std::min(workers_, blocks) * each);
@@ -59,7 +58,7 @@ class planes_run {
       const std::int64_t h = index % across_h * high_, plane = index / across_h / d;
       const block here{plane / what_.groups,     1, index / across_h % d,
                        index / across_h % d + 1, h, std::min(h + high_, what_.axes[1].grid)};
-      work(here, plane % what_.groups, memory.get() + worker * each, window);
+      work(here, plane % what_.groups, memory.get() + worker * each);
     });
   }
 
@@ -74,11 +73,15 @@ class planes_run {
                                     h.grid);
   }
 
-  void work(const block& here, std::int64_t group, float* memory, std::int64_t window) const {
+  // Where a line of results does not lie in one piece.
+  std::int64_t stage_size() const { return what_.write_step[2] == 1 ? 0 : beside_ * high_ * line_; }
+
+  void work(const block& here, std::int64_t group, float* memory) const {
     const float* const source = window_.fill(here, group, with_, memory);
-    float* const stage = memory + window;
-    float* const weights = stage + (what_.write_step[2] == 1 ? 0 : beside_ * high_ * line_);
-    const integer_memory own = bits_ == 0 ? integer_memory{} : integers_of(source, weights);
+    (void)take<float>(memory, window_.size());
+    float* const stage = take<float>(memory, stage_size());
+    float* const weights = take<float>(memory, most_terms);
+    const integer_memory own = bits_ == 0 ? integer_memory{} : integers_of(source, memory);
     const std::array<std::int64_t, 3>& size = what_.target_size;
     filter_task task{};
     task.weights = weights;
@@ -130,8 +133,7 @@ class planes_run {
     float* sums;
   };
 
-  integer_memory integers_of(const float* source, float* weights) const {
-    float* memory = weights + divide_up(most_terms, 16) * 16;
+  integer_memory integers_of(const float* source, float* memory) const {
     integer_memory own{};
     own.window = take<std::uint32_t>(memory, window_.size());
     own.largest = take<std::uint32_t>(memory, span_);
