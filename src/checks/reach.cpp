@@ -40,7 +40,9 @@ class part_table {
         found[known->second] = one;
         return;
       }
-      too_many = too_many || (limit_ != 0 && out.tensors.size() >= limit_);
+      if (one.is_listed && limit_ != 0 && listed_ >= tensor_slack) return;
+      listed_ += one.is_listed ? 1 : 0;
+      too_many = too_many || (limit_ != 0 && out.tensors.size() >= limit_ + listed_);
       if (too_many) return;
       numbers_[path] = out.tensors.size();
       out.tensors.push_back({path, kind_of(path), elements_of(one)});
@@ -53,7 +55,8 @@ class part_table {
 
  private:
   std::map<std::string, std::size_t, std::less<>> numbers_;
-  std::size_t limit_ = 0;  // set by the first state, which the job pins
+  std::size_t limit_ = 0;   // set by the first state, which the job pins
+  std::size_t listed_ = 0;  // of them, numbers in lists
 };
 
 // What steers steps, by number. What the first state does not have is left out if it is too much:

@@ -75,6 +75,33 @@ double sum_of_sizes(const state_value& value) {
   return out;
 }
 
+// Lists may grow and shift: the sum tells of what comes and goes, and what stays is looked at one
+// by one, because in a sum numbers may change places, and hide behind an infinity.
+void visit_option(const state_value& value, const std::string& path, bool is_listed,
+                  const visitor& visit) {
+  const auto each = [&](const state_value& inner, const std::string& name, bool listed) {
+    visit_option(inner, name, is_listed || listed, visit);
+  };
+  if (const auto* map = as<state_map>(&value)) {
+    for (const auto& [key, inner] : *map) {
+      const bool whole = std::holds_alternative<std::int64_t>(key);  // as in a tensor's path
+      each(inner, child(path, (whole ? "#" : "") + key_text(key)), false);
+    }
+  } else if (const auto* tuple = as<state_tuple>(&value)) {
+    for (std::size_t i = 0; i < tuple->items.size(); ++i)
+      each(tuple->items[i], child(path, std::to_string(i)), false);
+  } else if (const auto* list = as<state_list>(&value)) {
+    visit(path, {nullptr, true, sum_of_sizes(value), is_listed});
+    for (std::size_t i = 0; i < list->size(); ++i)  // others of that place lend no measure
+      each((*list)[i], path + "#" + std::to_string(i), true);
+  } else {
+    visit_number(value, path, [&](const std::string& where, state_part one) {
+      one.is_listed = is_listed;
+      visit(where, one);
+    });
+  }
+}
+
 void visit_optimizer(const state_value& of, const std::string& path, const visitor& visit) {
   visit_numbers(member(&of, "state"), path + "/state", visit);
   const auto* groups = as<state_list>(member(&of, "param_groups"));
@@ -87,11 +114,7 @@ void visit_optimizer(const state_value& of, const std::string& path, const visit
       if (name == "lr" || visit_number(value, child(group, name), visit)) continue;
       // What is the recipe's is computed for each step.
       if (is_of_recipe(name)) continue;
-      visit_numbers(&value, child(group, name), visit);
-      // Lists may grow and shift.
-      if (as<state_list>(&value) != nullptr) {
-        visit(child(group, name), {nullptr, true, sum_of_sizes(value)});
-      }
+      visit_option(value, child(group, name), false, visit);
     }
   }
 }
@@ -264,6 +287,7 @@ double elements_of(const state_part& one) {
 
 numeric::moved movement_of(const state_part& before, const state_part& after) {
   const numeric::moved unknown{std::nan("")};
+  if (before.is_listed != after.is_listed) return {};  // it came or went
   if (before.is_number || after.is_number) {
     // A number that has become a tensor is another thing.
     if (before.tensor != nullptr || after.tensor != nullptr) return unknown;

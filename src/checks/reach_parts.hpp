@@ -21,11 +21,12 @@ struct state_part {
   const transcript::state_tensor* tensor = nullptr;
   bool is_number = false;
   double number = 0;
+  bool is_listed = false;  ///< in a list: it may come and go
 };
 
 /// Visits every part of a state that is screened. Not what schedulers and the scaler hold, nor
-/// learning rates, which the schema computes, nor lists, which may grow. Of a list that is an
-/// option, the sum of its numbers' sizes.
+/// learning rates, which the schema computes, nor lists, which may grow. Of a list in an option,
+/// the sum of its numbers' sizes, and these.
 void for_each_part(const transcript::state& from,
                    const std::function<void(const std::string& path, const state_part&)>& visit);
 
