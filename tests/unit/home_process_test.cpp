@@ -6,6 +6,9 @@
 #include <unistd.h>
 
 #include <potl/core/detail/home_process.hpp>
+#include <potl/core/directory_lock.hpp>
+
+#include "run_fixture.hpp"
 
 using namespace potl;
 
@@ -46,4 +49,21 @@ TEST_CASE("a forked process with the number of its parent is another one") {
       return forked([&] { return ::getpid() == own && !here.is_here(); });
     });
   }));
+}
+
+TEST_CASE("a lock that takes the place of another lets go of that one, in its own process alone") {
+  const potl_test::temporary_directory first, second, third;
+  const auto take = [](const potl_test::temporary_directory& one) {
+    return directory_lock::take(one.file(""), "taken", "");
+  };
+  directory_lock held = take(first).value();
+  CHECK(forked([&] {
+    held = take(third).value();
+    return !take(third) && !take(first);
+  }));
+  CHECK(!take(first));
+  directory_lock other = take(second).value();
+  held = std::move(other);
+  CHECK(take(first));
+  CHECK(!take(second));
 }

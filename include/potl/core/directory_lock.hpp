@@ -7,6 +7,7 @@
 #pragma once
 
 #include <string>
+#include <utility>
 
 #include <potl/core/detail/home_process.hpp>
 #include <potl/core/error.hpp>
@@ -24,7 +25,14 @@ class directory_lock {
   static result<directory_lock> take(const std::string& path, std::string elsewhere,
                                      std::string remedy);
   directory_lock(directory_lock&&) noexcept = default;
-  directory_lock& operator=(directory_lock&&) noexcept = default;
+  /// Lets go first of what it holds, as release() does.
+  directory_lock& operator=(directory_lock&& other) noexcept {
+    if (this == &other) return *this;
+    release();
+    held_ = std::move(other.held_);
+    home_ = other.home_;
+    return *this;
+  }
   ~directory_lock() { release(); }
 
   /// Lets go, also where a process that was forked meanwhile still has the file open. In such a
