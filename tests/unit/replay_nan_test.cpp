@@ -189,3 +189,20 @@ TEST_CASE("what the replay makes not finite as well accuses nobody, and is not a
   state.options.tolerance = "exact";
   REQUIRE(count(state.judge(), outcome::reject, "transcript.finite") == 1);
 }
+
+TEST_CASE("other bits accuse only where all is finite, because those of a NaN are the machine's") {
+  scene one;
+  one.options.tolerance = "exact";
+  for (segment_measurement& other : one.measured) other.digest_equal = true;
+  segment_measurement& other = one.measured[3];
+  other.digest_equal = false;
+  other.distances = groups(0, 0, 0);
+  other.noise.clear();
+  other.noise_losses.clear();
+  REQUIRE(count(one.judge(), outcome::reject, "replay.parameters") == 1);
+  other.not_finite = "model/parameters/w holds NaN";
+  REQUIRE(count(one.judge(), outcome::reject) == 0);
+  REQUIRE(count(one.judge(), outcome::inconclusive, "transcript.finite") == 1);
+  other.distances = groups(1e-4, 0, 0);
+  REQUIRE(count(one.judge(), outcome::reject, "replay.parameters") == 1);
+}

@@ -196,8 +196,9 @@ class replay_judge {
         numbers.emplace_back(prefix + "noise", judged.noise);
       }
     }
-    if (context_.exact && !any_distance && one.distances.size() >= 4 &&
-        rule_enabled("replay.parameters")) {
+    // Of what is not finite, the bits may be the processor's: docs/reference/arithmetic.md.
+    const bool same = !any_distance && one.distances.size() >= 4;
+    if (context_.exact && same && one.not_finite.empty() && rule_enabled("replay.parameters")) {
       problems.push_back(make_finding(
           "replay", "replay.parameters", outcome::reject,
           name_of(one.request) + " ends in a state with other bits, though all values are equal"));

@@ -57,6 +57,27 @@ def diverging() -> Task:
     )
 
 
+class Elsewhere(Task):
+    """On a machine whose processor makes NaN of the other sign, while `there`."""
+
+    there = False
+
+    def step(self, batch: Any) -> torch.Tensor:
+        loss = super().step(batch)
+        for parameter in self.model.parameters() if type(self).there else ():
+            bits = parameter.detach().view(torch.int32)
+            bits[torch.isnan(parameter)] ^= -(2**31)
+        return loss
+
+
+def diverging_elsewhere() -> Task:
+    model = nn.Sequential(nn.Linear(6, 5), nn.Linear(5, 2))
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e9)
+    options = {"dataset": data(), "loss": F.cross_entropy, "batch_size": 8, "max_steps": STEPS}
+    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 0.0 if step < 9 else 1.0)
+    return Elsewhere(model=model, optimizer=optimizer, scheduler=schedule, **options)
+
+
 def verified(run: potl.Run, job: potl.Job, by: Callable[[], Task], samples: int) -> potl.Report:
     return potl.verify(
         run,
@@ -77,6 +98,18 @@ def test_a_recipe_that_diverges_accuses_nobody(arithmetic: str, tmp_path: Path) 
     said = [one.reason for one in report.findings if one.rule == "transcript.finite"]
     assert any("and no run with such a step is accepted" in one for one in said)
     assert any(one.startswith("the last committed state is not finite") for one in said)
+
+
+def test_the_bits_of_a_nan_accuse_nobody(tmp_path: Path) -> None:
+    job = potl.Job.create(diverging_elsewhere, seed=7, checkpoint_every=3)
+    run = potl.record(diverging_elsewhere, tmp_path / "run", job=job)
+    Elsewhere.there = True
+    try:
+        report = verified(run, job, diverging_elsewhere, samples=9)
+    finally:
+        Elsewhere.there = False
+    other = [one for one in report.findings if "ends in another state" in one.reason]
+    assert other and report.verdict == "inconclusive", report.sentence
 
 
 def _no_loss(task: Task, loss: torch.Tensor) -> torch.Tensor:
