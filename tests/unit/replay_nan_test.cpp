@@ -166,7 +166,9 @@ TEST_CASE("a loss that is finite on one side alone rejects") {
   for (const double bad : {not_a_number, infinite}) {
     scene logged, replayed, both;
     double& record = logged.run.records[95].loss;
-    replayed.measured.back().losses.back() = bad;
+    segment_measurement& last = replayed.measured.back();
+    last.losses.back() = bad;
+    for (auto& repeat : last.noise_losses) repeat.back() = bad;
     record = bad;
     INFO(bad);
     REQUIRE(count(logged.judge(), outcome::reject, "transcript.finite") == 1);
@@ -205,4 +207,20 @@ TEST_CASE("other bits accuse only where all is finite, because those of a NaN ar
   REQUIRE(count(one.judge(), outcome::inconclusive, "transcript.finite") == 1);
   other.distances = groups(1e-4, 0, 0);
   REQUIRE(count(one.judge(), outcome::reject, "replay.parameters") == 1);
+}
+
+TEST_CASE("what only some honest repeats have finite accuses nobody") {
+  scene logged, replayed, state;
+  logged.run.records[95].loss = not_a_number;
+  segment_measurement& last = logged.measured.back();
+  last.noise_losses[1][95 - last.request.start] = infinite;
+  replayed.measured.back().losses.back() = not_a_number;
+  state.distance(0).finite = state.noise(0).finite = false;
+  state.distance(0).l2 = state.distance(0).update_l2 = not_a_number;
+  for (scene* one : {&logged, &replayed, &state}) {
+    REQUIRE(count(one->judge(), outcome::reject) == 0);
+    REQUIRE(count(one->judge(), outcome::inconclusive, "transcript.finite") == 1);
+    one->options.tolerance = "exact";
+    REQUIRE(count(one->judge(), outcome::reject, "transcript.finite") > 0);
+  }
 }

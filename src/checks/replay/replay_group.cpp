@@ -192,9 +192,12 @@ class judge {
       if (rule_enabled("transcript.finite")) {
         const bool diverges = !context_.exact && !std::isfinite(group_.update_l2) &&
                               !std::isfinite(group_.replayed_update_l2);
-        problem("transcript.finite", diverges ? outcome::inconclusive : outcome::reject,
+        // Next to an overflow, the verifier's own repeats are not finite on one side alone.
+        const bool turns = !context_.exact && !noise_is_finite(measurement_, which_);
+        problem("transcript.finite", diverges || turns ? outcome::inconclusive : outcome::reject,
                 name_ + " of the recorded " + (diverges ? "and of the" : "or") +
-                    " replayed state are not finite");
+                    " replayed state are not finite" +
+                    (turns ? ", and honest repeats differ in that" : ""));
       }
     } else if (context_.exact) {
       if (!(group_.l2 <= 0)) {
