@@ -8,6 +8,7 @@ PRF(seed, step), by whichever process.
 
 from __future__ import annotations
 
+import functools
 import multiprocessing
 import random
 import warnings
@@ -21,7 +22,7 @@ from torch.utils.data import DataLoader, IterableDataset, TensorDataset, default
 
 from .. import _core
 from .._base._errors import NotReplayable, Problem
-from . import _random
+from . import _own_files, _random
 from ._reading import reading
 from ._sample_bytes import first_difference, raw_bytes, sample_bytes, tensor_header, tuple_header
 
@@ -379,7 +380,7 @@ def batches(
     # Forked, like torch's own default on Linux: spawned workers would import the user's main script
     # again, which an unguarded script does not survive. Workers use one thread, so they never wait
     # for threads of the parent.
-    methods = multiprocessing.get_all_start_methods()
+    forked = "fork" in multiprocessing.get_all_start_methods()
     with _random.scope(), warnings.catch_warnings():
         # Said anew for every segment: that there are fewer processors, and that torch has threads.
         warnings.filterwarnings("ignore", message="This DataLoader will create", module="torch")
@@ -391,8 +392,10 @@ def batches(
                 sampler=_Plan(planned()),
                 num_workers=num_workers,
                 collate_fn=_identity,
-                worker_init_fn=_enter_scope,
-                multiprocessing_context="fork" if "fork" in methods else "spawn",
+                worker_init_fn=functools.partial(
+                    _enter_scope, _own_files.positions() if forked else {}
+                ),
+                multiprocessing_context="fork" if forked else "spawn",
             )
         )
     for one in planned():
@@ -403,7 +406,8 @@ def _identity(batch: Any) -> Any:
     return batch
 
 
-def _enter_scope(worker: int) -> None:
+def _enter_scope(files: dict[int, int], worker: int) -> None:
+    _own_files.open_again(files)
     _worker_scope.append(_random.scope())
     _worker_scope[-1].__enter__()
 

@@ -2,8 +2,10 @@
 """The data root covers everything, and batches are a function of the job."""
 
 import dataclasses
+import io
 import itertools
 import random
+import time
 
 import numpy as np
 import pytest
@@ -364,6 +366,32 @@ def test_batches_do_not_depend_on_the_number_of_workers(workers):
     helped = list(batches(reader, lambda: iter(PLAN), num_workers=workers))
     assert [one for one, _ in alone] == [one for one, _ in helped] == PLAN
     assert all(same(a, b) for (_, a), (_, b) in zip(alone, helped, strict=True))
+
+
+class InOneFile(Dataset):
+    """Seeks and reads in a file that it opens once: when it is made, or with its first sample."""
+
+    def __init__(self, path, opened):
+        self.path, self.file = path, io.FileIO(path) if opened else None
+
+    def __len__(self):
+        return 20
+
+    def __getitem__(self, index):
+        self.file = self.file or io.FileIO(self.path)
+        self.file.seek(index)
+        time.sleep(0.001)  # others read meanwhile
+        return int(self.file.read(1)[0])
+
+
+@pytest.mark.parametrize("opened", [True, False])
+def test_workers_do_not_move_each_others_positions_in_a_file(opened, tmp_path):
+    (tmp_path / "samples").write_bytes(bytes(range(20)))
+    dataset = InOneFile(tmp_path / "samples", opened)
+    scan(dataset)  # reads in this process, before there are workers
+    read = list(batches(Reader(dataset, seed=7), lambda: iter(PLAN * 4), num_workers=4))
+    dataset.file.close()
+    assert [batch.tolist() for _, batch in read] == [ids for _, _, ids in PLAN * 4]
 
 
 class CountsThreads:
