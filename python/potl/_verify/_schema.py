@@ -168,7 +168,7 @@ class _Laws:
         # A scaler may have skipped the updates of the steps above, so that these show no options
         # that an optimizer's own steps change (a counter, an estimate of the rate).
         self._stepped = [
-            names | own_options(optimizer)
+            names | own_options(optimizer) if is_standard(optimizer) else set()
             for names, optimizer in zip(changed, task.optimizers, strict=True)
         ]
         self._optimizers = [
@@ -234,8 +234,10 @@ class _Laws:
                     group.update({key: like[1][key] for key in names & like[1].keys()})
         else:
             options = [
-                self._options(index, each["param_groups"])
-                for index, each in enumerate(self._zero["optimizers"])
+                self._options(index, tree["param_groups"]) if each.is_standard else []
+                for index, (each, tree) in enumerate(
+                    zip(self._optimizers, self._zero["optimizers"], strict=True)
+                )
             ]
             schedulers = [
                 self._known_options(forms["schedulers", i], tree, "schedulers", i)
@@ -311,8 +313,9 @@ class _Moments:
         self, task: Task, index: int, trees: list[Tree], made: list[Tree | None], default: bool
     ) -> None:
         optimizer = task.optimizers[index]
-        self._standard = is_standard(optimizer)
-        if not self._standard:
+        # Otherwise its tree is what a state_dict of the user's own gives, of any form.
+        self.is_standard = is_standard(optimizer)
+        if not self.is_standard:
             return
         self._begins_anew = not default
         kept = [tree["optimizers"][index]["state"] for tree in trees]
@@ -352,7 +355,7 @@ class _Moments:
 
     def law(self, step: int, options: list[dict[str, Law]], whole: Law) -> Law:
         """The law of the optimizer's state after a step."""
-        if not self._standard:
+        if not self.is_standard:
             return whole
         laws = {}
         for number, (law, counts) in self._laws.items():

@@ -90,6 +90,51 @@ def test_states_of_torchs_optimizers_are_lawful(name: str) -> None:
     assert violations(build) == []
 
 
+def test_states_of_an_optimizer_with_a_state_dict_of_its_own_are_lawful() -> None:
+    class Lookahead(torch.optim.Optimizer):
+        def __init__(self, base: torch.optim.Optimizer) -> None:
+            super().__init__(base.param_groups, base.defaults)
+            self.base, self.state = base, base.state
+            self.slow = [p.detach().clone() for group in self.param_groups for p in group["params"]]
+            self.param_groups[0]["counter"] = 0
+
+        def step(self, closure: Any = None) -> None:
+            self.base.step()
+            self.param_groups[0]["counter"] += 1
+            if self.param_groups[0]["counter"] % 3 == 0:
+                with torch.no_grad():
+                    for slow, fast in zip(self.slow, self.param_groups[0]["params"], strict=True):
+                        fast.copy_(slow.lerp_(fast, 0.5))
+
+        def state_dict(self) -> dict[str, Any]:  # without the groups of torch's
+            return {"base": self.base.state_dict(), "slow": self.slow}
+
+        def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+            self.base.load_state_dict(state_dict["base"])
+            self.param_groups, self.state = self.base.param_groups, self.base.state
+            for slow, saved in zip(self.slow, state_dict["slow"], strict=True):
+                slow.copy_(saved)
+
+    class OwnStep(Task):
+        def step(self, batch: Any) -> torch.Tensor:
+            return super().step(batch)
+
+    def build(kind: type[Task] = Task) -> Task:
+        model = net()
+        optimizer = Lookahead(torch.optim.Adam(model.parameters()))
+        return kind(
+            model=model,
+            optimizer=optimizer,
+            dataset=data(),
+            loss=F.cross_entropy,
+            batch_size=8,
+            epochs=EPOCHS,
+        )
+
+    assert violations(build, resume_at=4) == []
+    assert violations(lambda: build(OwnStep)) == []
+
+
 def test_states_of_muon_are_lawful() -> None:
     def build() -> Task:
         model = nn.Sequential(nn.Linear(6, 5, bias=False), nn.ReLU(), nn.Linear(5, 2, bias=False))
