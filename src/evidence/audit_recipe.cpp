@@ -184,9 +184,10 @@ void audit_finite(const audit_input& in, audit_log& log) {
     if (!what.empty() && !told) {
       told = true;
       log.inconclusive(rule, what +
-                                 ", and no run with such a step is accepted (give the task a "
-                                 "scaler=, lower its rates, or let its own step leave such batches "
-                                 "out and return a finite loss, such as 0)");
+                                 ", and no run with such a step is accepted (in the next job, "
+                                 "lower the rates or clip gradients, and in float16 add a scaler; "
+                                 "if a batch has no loss, let the task's own step leave it out, "
+                                 "and return a finite number, such as 0)");
     }
     for (const double rate : one->rates) {
       if (std::isfinite(rate)) continue;

@@ -322,8 +322,10 @@ class _Attempt:
                 yield Problem(
                     what=f"{what}, {not_finite}, and no verifier accepts what is not finite",
                     where=not_finite.split(" ")[0],
-                    remedy="where training diverges, lower the learning rate; where the value is "
-                    "a placeholder, give it a number inside build once the model is made, "
+                    remedy="where training diverges, lower the learning rate or pass grad_clip=; "
+                    "in float16 pass autocast= and a scaler= instead of halving the model, or "
+                    "train in bfloat16; where the value is a "
+                    "placeholder, give it a number inside build once the model is made, "
                     "whoever wrote the module (with torch.no_grad(): "
                     "model.get_buffer(name).zero_())",
                 )

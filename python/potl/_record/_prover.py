@@ -254,8 +254,9 @@ class Prover:
         if not self._told_not_finite:
             _log.warning(
                 "the loss or a gradient of step %d is not finite: no verifier accepts such a run "
-                "(give the task a scaler=, which leaves such steps out; or leave them out in your "
-                "own step, and return a finite loss, such as 0)",
+                "(stop here; for the next job, lower the learning rate or pass grad_clip=, and in "
+                "float16 pass a scaler=, which leaves such steps out. If a batch has no loss, let "
+                "your own step leave it out, and return a finite number, such as 0)",
                 step,
             )
         self._told_not_finite = True

@@ -636,7 +636,7 @@ PROBLEMS = {
         lambda: tasks.task(Growing(2)), "model/buffers/seen: the state holds", "largest size",
     ),
     "training that diverges": (
-        lambda: with_optimizer(lambda p: torch.optim.SGD(p, lr=1e38)), "after two steps", "lower",
+        lambda: with_optimizer(lambda p: torch.optim.SGD(p, lr=1e38)), "after two steps", "scaler=",
     ),
     "a step with another loss": (lambda: own(OtherLoss), "compute_loss gives", "override"),
     "a step of a model that is not called": (

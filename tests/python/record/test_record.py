@@ -457,4 +457,5 @@ def test_a_training_that_diverges_is_told_so_once(
     told = [one.message for one in caplog.records if "not finite" in one.message]
     assert len(told) == 1
     assert "no verifier accepts" in told[0]
-    assert "return a finite loss" in told[0]
+    assert "lower the learning rate" in told[0]
+    assert "return a finite number" in told[0]
