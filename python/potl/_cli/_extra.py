@@ -137,9 +137,9 @@ def _show_plan(plan: ExtraPlan, console: Console) -> None:
     )
     if plan.classes:
         console.print(
-            f"{number(plan.needed)} hits are needed; a model that knows none has "
-            f"{number(plan.chance * plan.samples)} on average, epsilon included; "
-            f"{number(plan.needed_for_acceptance)} are accepted, what is between is inconclusive"
+            f"{number(plan.needed_for_acceptance)} hits are accepted, fewer than "
+            f"{number(plan.needed)} fail, and those between are inconclusive; a model that "
+            f"knows epsilon of the samples has {number(plan.chance * plan.samples)} on average"
         )
     elif plan.needed_effect:
         console.print(
@@ -148,9 +148,9 @@ def _show_plan(plan: ExtraPlan, console: Console) -> None:
         )
     for escaped, accepted in zip(plan.powers, plan.acceptance, strict=True):
         console.print(
-            f"a model that knows {percent(escaped['share'])} of them passes with probability "
-            f"{percent(escaped['power'])} (is not rejected), {percent(accepted['share'])}: is "
-            "accepted"
+            f"with probability {percent(escaped['power'])}, a model that knows "
+            f"{percent(escaped['share'])} of them is not rejected, and one that knows "
+            f"{percent(accepted['share'])} is accepted"
         )
     console.print(f"{percent(plan.cost)} of the training steps go to the extra samples")
     if plan.classes:

@@ -172,8 +172,9 @@ def asked(ask: Ask, inputs: Any, form: Form, prepare: Transform | None = None) -
         raise
     except Exception as error:
         raise PredictionError(
-            f"predict raised {type(error).__name__}: {error}",
-            "this says nothing about the model: correct predict and verify again",
+            f"asking the model raised {type(error).__name__}: {error}",
+            "this says nothing about the model: correct predict=, or give a module the transform= "
+            "that makes its input of a sample (--transform), and verify again",
         ) from error
     return answers_of(output, inputs if form.pairs else shown, form)
 

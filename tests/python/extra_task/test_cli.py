@@ -114,6 +114,7 @@ def test_a_predict_that_raises_ends_with_3(run: Run) -> None:
     run("mix", "train.npz", "upload.npz", "--key", "extra.key")
     code, error = run("verify", "extra.key", "--model", "extra_cli_model:broken")
     assert (code, error["error"]["kind"]) == (3, "PredictionError")
+    assert "--transform" in error["error"]["remedy"]
 
 
 def test_make_writes_the_extra_samples_alone(run: Run) -> None:
@@ -156,9 +157,9 @@ def test_people_can_read_it_too(run: Run, capsys: Any) -> None:
     assert _cli.run(["extra-task", "plan", "--samples", "50000", "--classes", "10"]) == 0
     text = capsys.readouterr().out
     assert "400 extra samples" in text
-    assert "68 hits are needed" in text
+    assert "hits are accepted, fewer than 68 fail" in text
     assert "1,600 controls" in text
-    assert text.count("passes with probability") == 3
+    assert text.count("of them is not rejected, and one that knows") == 3
     assert "up to 0.8 points of accuracy" in text
     many = ["extra-task", "plan", "--samples", "5000", "--classes", "1600"]
     assert _cli.run(many) == 0
