@@ -38,7 +38,8 @@ def run_directory(run: str | os.PathLike[str] | Recorded) -> Path:
     if not path.is_dir():
         raise UsageError(
             f"there is no run directory {path}",
-            "check the path; the address of a server begins with http:// or https://",
+            "check the path, and that potl record has begun to write there; the address of a "
+            "server begins with http:// or https://",
         )
     try:
         os.lstat(path / _core.LOG_NAME)

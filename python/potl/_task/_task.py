@@ -389,7 +389,7 @@ class Task:
                 raise UsageError(
                     f"{type(optimizer).__name__} is an optimizer without what torch's keep",
                     "call super().__init__(params, defaults) in its __init__; around another "
-                    "optimizer, give it param_groups and defaults of that one",
+                    "optimizer, super().__init__(base.param_groups, base.defaults)",
                 )
         if not self.optimizers:
             raise UsageError("the task has no optimizer", "pass optimizer=")

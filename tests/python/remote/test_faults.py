@@ -382,5 +382,5 @@ def test_a_password_in_a_url_is_refused(recorded: Recorded, text: str) -> None:
     "text", ["http://", "ftp//x", "://x"], ids=["no host", "no scheme", "nothing before"]
 )
 def test_what_is_no_url_is_a_directory_that_is_not_there(recorded: Recorded, text: str) -> None:
-    with pytest.raises(potl.UsageError, match=r"\(check the path; the address of a server"):
+    with pytest.raises(potl.UsageError, match=r"\(check the path, and that potl record has begun"):
         recorded.verify(text)
