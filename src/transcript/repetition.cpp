@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <bit>
 #include <charconv>
+#include <cmath>
+#include <limits>
 #include <utility>
 #include <variant>
 
@@ -68,10 +70,16 @@ std::optional<digest> log_of(const step_record& what) {
   return what.rounding ? std::optional(what.rounding->content) : std::nullopt;
 }
 
+// The bits of a NaN are the processor's.
+double loss_of(const step_record& what) noexcept {
+  return std::isnan(what.loss) ? std::numeric_limits<double>::quiet_NaN() : what.loss;
+}
+
 // All of a step that is compared, but its state. How long it took and how often torch drew depends
 // on the machine.
 digest rest_of(const step_record& what) {
   step_record out = what;
+  out.loss = loss_of(what);
   out.flags &= compared_flags;
   out.duration_ns = 0;
   out.random_draws = 0;
@@ -231,7 +239,7 @@ void repetition::compare(const step_record& theirs, const step_record& own) {
     differ("learning rates", shown(theirs.rates), shown(own.rates));
   } else if (!follows(theirs, log_of(own))) {
     return;
-  } else if (!same_bits(theirs.loss, own.loss)) {
+  } else if (!same_bits(loss_of(theirs), loss_of(own))) {
     differ("loss", shown(theirs.loss), shown(own.loss));
   } else if (flags != own_flags) {
     differ("skipped update", shown_flags(flags), shown_flags(own_flags));

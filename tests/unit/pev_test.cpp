@@ -161,6 +161,21 @@ TEST_CASE("a recomputed loss that is not finite rejects, and only while its rule
   REQUIRE(count(one.judge(measured), outcome::reject) == 0);
 }
 
+TEST_CASE("a loss that some honest repeats have finite, and others not, accuses nobody") {
+  constexpr double nan = std::numeric_limits<double>::quiet_NaN();
+  scene one;
+  auto measured = one.honest();
+  measured[1].loss = nan;
+  measured[1].noise = {measured[0].loss};
+  REQUIRE(count(one.judge(measured), outcome::reject) == 0);
+  REQUIRE(count(one.judge(measured), outcome::inconclusive, "transcript.finite") == 1);
+  measured[1].noise = {nan};
+  REQUIRE(count(one.judge(measured), outcome::reject, "transcript.finite") == 1);
+  one.run.view.agreed.arithmetic = "ord32";
+  measured[1].noise = {measured[0].loss};
+  REQUIRE(count(one.judge(measured), outcome::reject, "transcript.finite") == 1);
+}
+
 TEST_CASE("a skipped step whose loss overflows on both sides accuses nobody") {
   constexpr double inf = std::numeric_limits<double>::infinity();
   scene one;

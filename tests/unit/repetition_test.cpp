@@ -3,6 +3,9 @@
 // damaged or of something else is no difference.
 #include <potl/transcript/repetition.hpp>
 
+#include <cmath>
+#include <limits>
+
 #include "run_fixture.hpp"
 
 using namespace potl_test;
@@ -105,6 +108,21 @@ TEST_CASE("the first difference is named by its step and field", "[repetition]")
       CHECK(done.difference()->step == from);
       CHECK(done.difference()->field == (from == 0 ? "initial state" : "state"));
     }
+  }
+}
+
+TEST_CASE("the bits of a loss that is no number are no difference", "[repetition]") {
+  const job agreed = small_job();
+  constexpr double nan = std::numeric_limits<double>::quiet_NaN();
+  const auto diverged = [&](double loss) {
+    deviation how;
+    how.entry = [loss](step_entry& e) { e.loss = e.step >= 4 ? loss : e.loss; };
+    return record_one(agreed, how);
+  };
+  const log_bytes own = diverged(nan);
+  for (const order who : orders) {
+    CHECK_FALSE(compare(agreed, diverged(std::copysign(nan, -1)), own, who).difference());
+    CHECK(compare(agreed, diverged(1), own, who).difference());
   }
 }
 

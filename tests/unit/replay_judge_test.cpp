@@ -250,6 +250,9 @@ TEST_CASE("superseded steps that end in another state reject where arithmetic is
   REQUIRE(count(one.judge(), outcome::reject) == 0);
   replaced->digest_equal = false;
   REQUIRE(count(one.judge(), outcome::reject, "transcript.resume") == 1);
+  replaced->not_finite = "model/parameters/w holds NaN";
+  REQUIRE(count(one.judge(), outcome::reject) == 0);
+  replaced->not_finite.clear();
   one.run.view.agreed.arithmetic = "stock";
   REQUIRE(count(one.judge(), outcome::reject) == 0);
 }

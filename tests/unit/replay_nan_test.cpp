@@ -207,6 +207,11 @@ TEST_CASE("other bits accuse only where all is finite, because those of a NaN ar
   REQUIRE(count(one.judge(), outcome::inconclusive, "transcript.finite") == 1);
   other.distances = groups(1e-4, 0, 0);
   REQUIRE(count(one.judge(), outcome::reject, "replay.parameters") == 1);
+  // No state to compare with was stored.
+  other.distances.clear();
+  REQUIRE(count(one.judge(), outcome::reject) == 0);
+  other.not_finite.clear();
+  REQUIRE(count(one.judge(), outcome::reject, "replay.parameters") == 1);
 }
 
 TEST_CASE("what only some honest repeats have finite accuses nobody") {

@@ -22,7 +22,7 @@ from .._base._errors import MissingError, PotlError, StorageError, UnsupportedEr
 from .._base._progress import Progress, track
 from .._record import _keys
 from .._record._inputs import as_note, as_own_job
-from .._record._prover import Prover, Step
+from .._record._prover import NON_FINITE, SKIPPED, Prover, Step
 from .._record._run import Commitment, Run
 from .._remote._follow import Followed, followed
 from .._remote._remote import AnyRun, Remote, as_remote, opened
@@ -64,10 +64,11 @@ class Audit:
     Attributes:
         agrees: True: every step of the job has the same bits, and the log is that of the
             commitment, where one was given. False: it differs, or its log is not that of an
-            agreed run. None: the run is not finished, so that nothing is decided beyond `steps`,
-            or its log changed while it was read.
+            agreed run. None: the run is not finished, so that nothing is decided beyond `steps`;
+            its log changed while it was read; or it differs where the agreed steps diverge, because
+            the bits of a NaN are the processor's.
         steps: From the first step on, so many are the same.
-        difference: The first one; None where `agrees` is not False because of one.
+        difference: The first one, if there is one.
         reason: A sentence.
         log: The auditor's own run directory.
         commitment: The auditor's own, once it repeated all steps; what a dispute needs.
@@ -430,9 +431,14 @@ class _Pair:
 
     def outcome(self, note: str | None, remote: Remote | None) -> tuple[bool | None, str]:
         """Whether the run is the agreed one, and why."""
-        both, steps = self._both, self._job.steps
-        if self._difference is not None:
-            return False, self._difference[2]
+        both, steps, found = self._both, self._job.steps, self._difference
+        if found is not None and found[1] == "state" and self._diverged(found[0]):
+            return None, (
+                f"{found[2]}; the agreed steps make numbers there that are not finite, whose bits "
+                "are the processor's: no verifier accepts such a run"
+            )
+        if found is not None:
+            return False, found[2]
         if self.other_rounding is not None:
             return None, (
                 f"step {self.other_rounding} was recorded again with another rounding log than "
@@ -463,6 +469,15 @@ class _Pair:
             return None, CHANGED
         signed = "" if note is None else ", and the commitment is that of its log"
         return True, f"all {steps} steps are the same, bit for bit{signed}"
+
+    def _diverged(self, step: int) -> bool:
+        """Whether the repetition had a loss or a gradient that is not finite by then."""
+        own = _core.Evidence.open(str(self._own), job=None, commitment=None).steps()
+        return any(
+            flags & NON_FINITE and not flags & SKIPPED
+            for number, flags in zip(own["step"], own["flags"], strict=True)
+            if number <= step
+        )
 
     def _other_logs(self, run: _core.Evidence, own: _core.Evidence) -> bool:
         """Whether the run as it is judged binds other rounding logs than were followed."""

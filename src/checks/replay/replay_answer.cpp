@@ -65,7 +65,7 @@ class segment_answer {
       if (!request_.superseded) with_.keep_replayed(request_.end, end);
       if (exact_ && !has_logged_losses()) with_.require_agreed_bits();
     } else {
-      if (!request_.superseded) compare(start, end);
+      request_.superseded ? look_at(end) : compare(start, end);
       if (exact_) name_difference(start, end);
     }
     if (repeats) repeat(start, end);

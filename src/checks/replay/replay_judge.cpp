@@ -97,7 +97,7 @@ class replay_judge {
       } else if (context_.exact && one.distances.empty()) {
         // Nothing was stored to measure against, and nothing needs to be measured.
         summary.reason = name + " ends in another state";
-        if (rule_enabled("replay.parameters")) {
+        if (one.not_finite.empty() && rule_enabled("replay.parameters")) {
           problems.push_back(make_finding("replay", "replay.parameters", outcome::reject,
                                           name + " ends in another state than its record binds"));
         }
@@ -152,7 +152,8 @@ class replay_judge {
   }
 
   void superseded(const segment_measurement& one, std::vector<finding>& problems) const {
-    if (!context_.exact || !rule_enabled("transcript.resume")) return;
+    const bool comparable = context_.exact && one.not_finite.empty();
+    if (!comparable || !rule_enabled("transcript.resume")) return;
     problems.push_back(make_finding("replay", "transcript.resume", outcome::reject,
                                     name_of(one.request) + " ends in another state when replayed"));
   }

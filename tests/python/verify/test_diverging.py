@@ -58,12 +58,17 @@ def diverging() -> Task:
 
 
 class Elsewhere(Task):
-    """On a machine whose processor makes NaN of the other sign, while `there`."""
+    """On a machine whose processor makes NaN of the other sign, while `there`; or of a trainer who
+    moves weights in step 3, while `nudged`.
+    """
 
-    there = False
+    there = nudged = False
 
     def step(self, batch: Any) -> torch.Tensor:
         loss = super().step(batch)
+        if type(self).nudged and self.schedulers[0].last_epoch == 3:
+            with torch.no_grad():
+                next(self.model.parameters()).add_(1)
         for parameter in self.model.parameters() if type(self).there else ():
             bits = parameter.detach().view(torch.int32)
             bits[torch.isnan(parameter)] ^= -(2**31)
@@ -110,6 +115,32 @@ def test_the_bits_of_a_nan_accuse_nobody(tmp_path: Path) -> None:
         Elsewhere.there = False
     other = [one for one in report.findings if "ends in another state" in one.reason]
     assert other and report.verdict == "inconclusive", report.sentence
+
+
+def test_an_audit_does_not_accuse_by_the_bits_of_a_nan(tmp_path: Path) -> None:
+    job = potl.Job.create(diverging_elsewhere, seed=7, checkpoint_every=3)
+    run = potl.record(diverging_elsewhere, tmp_path / "run", job=job)
+    Elsewhere.there = True
+    try:
+        audit = potl.audit(run, job=job, task=diverging_elsewhere, log=tmp_path / "own")
+    finally:
+        Elsewhere.there = False
+    assert audit.difference is not None and audit.difference.field == "state"
+    assert audit.agrees is None, audit.reason
+    assert "no verifier accepts such a run" in audit.reason
+
+
+def test_an_audit_accuses_of_what_came_before_a_nan(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = potl.Job.create(diverging_elsewhere, seed=7, checkpoint_every=3)
+    with monkeypatch.context() as cheat:
+        cheat.setattr(Elsewhere, "nudged", True)
+        run = potl.record(diverging_elsewhere, tmp_path / "run", job=job)
+    log = tmp_path / "own"
+    audit = potl.audit(run, job=job, task=diverging_elsewhere, log=log, to_the_end=True)
+    assert audit.agrees is False and audit.difference is not None
+    assert (audit.difference.step, audit.difference.field) == (3, "state")
 
 
 def _no_loss(task: Task, loss: torch.Tensor) -> torch.Tensor:
