@@ -96,6 +96,7 @@ enum class judged_as {
   code_places  ///< of codes, not how far they are off, but how many: these alone accuse
 };
 
+/// Whether the value is no float.
 constexpr bool is_code(judged_as what) noexcept {
   return what == judged_as::codes || what == judged_as::code_places;
 }
