@@ -201,7 +201,7 @@ inline double first_loss(const builder& build, const task& made, const transcrip
   return out;
 }
 
-/// Throws usage for what every run would be rejected for, given the task as it was built and the
+/// Throws usage for what no run would be accepted with, given the task as it was built and the
 /// state after its first steps.
 inline void require_finite(const task& made, const transcript::state& after) {
   transcript::snapshot_memory memory;
@@ -209,9 +209,9 @@ inline void require_finite(const task& made, const transcript::state& after) {
   const auto look_at = [&](const transcript::state& what, const std::string& when) {
     const std::string found = checks::not_finite(what.root(), &start.root());
     if (found.empty()) return;
-    misuse(when + " " + found + ", and a verifier rejects what is not finite",
-           "where training diverges, lower the learning rate; where the value is a placeholder, "
-           "register a number");
+    misuse(when + " " + found + ", and no verifier accepts what is not finite",
+           "where training diverges, lower the learning rate or clip gradients; where the value is "
+           "a placeholder, register a number");
   };
   look_at(start, "before the first step");
   look_at(after, "after the first steps");
