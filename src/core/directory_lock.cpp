@@ -1,14 +1,56 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fcntl.h>
+#include <pthread.h>
 #include <sys/file.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
+#include <mutex>
+#include <new>
+#include <set>
 #include <utility>
 
 #include <potl/core/directory_lock.hpp>
 
 namespace potl {
+namespace {
+
+// What is locked here. A process that is forked has these files open too, and would hold the locks
+// until it ends, be it an orphan: there, something else is opened in their place.
+class held_files {
+ public:
+  /// bad_alloc: the system has no room to tell of forks.
+  static held_files& all() {
+    static held_files& out = *new held_files;  // forks may come after the end of what is static
+    return out;
+  }
+  void insert(int file) {
+    const std::lock_guard lock(mutex_);
+    files_.insert(file);
+  }
+  void erase(int file) noexcept {
+    const std::lock_guard lock(mutex_);
+    files_.erase(file);
+  }
+
+ private:
+  held_files() : nothing_(::open("/dev/null", O_RDONLY | O_CLOEXEC)) {
+    const auto before = [] { all().mutex_.lock(); };
+    const auto in_parent = [] { all().mutex_.unlock(); };
+    const auto in_child = [] {
+      for (const int file : all().files_) ::dup3(all().nothing_.get(), file, O_CLOEXEC);
+      all().mutex_.unlock();
+    };
+    if (!nothing_ || ::pthread_atfork(before, in_parent, in_child) != 0) throw std::bad_alloc();
+  }
+
+  const file_handle nothing_;
+  std::mutex mutex_;
+  std::set<int> files_;
+};
+
+}  // namespace
 
 result<directory_lock> directory_lock::take(const std::string& path, std::string elsewhere,
                                             std::string remedy) {
@@ -17,14 +59,20 @@ result<directory_lock> directory_lock::take(const std::string& path, std::string
     const errc code = errno == ENOENT ? errc::missing : errc::io;
     return error{code, "cannot open " + path + ": " + std::strerror(errno), ""};
   }
+  held_files::all().insert(file.get());
   if (::flock(file.get(), LOCK_EX | LOCK_NB) == 0) return directory_lock(std::move(file));
-  if (errno == EWOULDBLOCK) return error{errc::usage, std::move(elsewhere), std::move(remedy)};
-  return error{errc::unsupported, path + " cannot be locked: " + std::strerror(errno),
+  const int why = errno;
+  held_files::all().erase(file.get());
+  if (why == EWOULDBLOCK) return error{errc::usage, std::move(elsewhere), std::move(remedy)};
+  return error{errc::unsupported, path + " cannot be locked: " + std::strerror(why),
                "use a folder on a local disk"};
 }
 
 void directory_lock::release() noexcept {
-  if (held_ && home_.is_here()) ::flock(held_.get(), LOCK_UN);
+  if (held_) {
+    held_files::all().erase(held_.get());
+    ::flock(held_.get(), LOCK_UN);  // also where a program is being started with the file open
+  }
   const file_handle closed = std::move(held_);
 }
 

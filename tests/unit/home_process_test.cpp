@@ -67,3 +67,23 @@ TEST_CASE("a lock that takes the place of another lets go of that one, in its ow
   CHECK(take(first));
   CHECK(!take(second));
 }
+
+TEST_CASE("the lock of a process that ends is not held by one that was forked from it") {
+  const potl_test::temporary_directory folder;
+  int wait[2];
+  REQUIRE(::pipe(wait) == 0);
+  CHECK(forked([&] {
+    const auto held = directory_lock::take(folder.file(""), "taken", "");
+    const pid_t orphan = ::fork();
+    char end = 0;
+    if (orphan == 0) {
+      ::close(wait[1]);
+      ::_exit(::read(wait[0], &end, 1) < 0 ? 1 : 0);
+    }
+    if (!held || directory_lock::take(folder.file(""), "taken", "")) return false;
+    ::_exit(orphan > 0 ? 0 : 1);  // without its destructors, as one that was killed
+  }));
+  CHECK(directory_lock::take(folder.file(""), "taken", ""));
+  ::close(wait[1]);
+  ::close(wait[0]);
+}

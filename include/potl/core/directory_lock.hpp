@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // A directory in which one program at a time works: a recorder in its run, a guard in its folder.
 //
-// Claims: of all who ask on this machine one holds it, until it lets go or ends, and every process
-// that was forked meanwhile has ended, too. A crash leaves no lock behind.
+// Claims: of all who ask on this machine one holds it, until it lets go or ends. A crash leaves no
+// lock behind, and a process that is forked holds none.
 // Cannot detect: who does not ask, and programs on machines that share the disk without its locks.
 #pragma once
 
 #include <string>
 #include <utility>
 
-#include <potl/core/detail/home_process.hpp>
 #include <potl/core/error.hpp>
 #include <potl/core/file.hpp>
 #include <potl/core/result.hpp>
@@ -30,20 +29,17 @@ class directory_lock {
     if (this == &other) return *this;
     release();
     held_ = std::move(other.held_);
-    home_ = other.home_;
     return *this;
   }
   ~directory_lock() { release(); }
 
-  /// Lets go, also where a process that was forked meanwhile still has the file open. In such a
-  /// process, the lock of the one that took it stays.
+  /// Lets go. In a process that was forked meanwhile, the lock of the one that took it stays.
   void release() noexcept;
 
  private:
   explicit directory_lock(file_handle held) noexcept : held_(std::move(held)) {}
 
   file_handle held_;
-  detail::home_process home_;
 };
 
 }  // namespace potl
