@@ -269,17 +269,17 @@ void bind_transcript(py::module_& module) {
   module.def(
       "digest_of_order",
       [](const py::iterable& steps) {
-        std::vector<digest> out;
+        order_digest out;
         for (py::handle ids : steps) {
           const py::buffer_info info = py::reinterpret_borrow<py::buffer>(ids).request();
           if (info.ndim != 1 || !info.item_type_is_equivalent_to<std::int64_t>() ||
               info.strides[0] != sizeof(std::int64_t)) {
             throw py::type_error("the ids of a step are contiguous int64");
           }
-          out.push_back(digest_of_ids(
+          out.add(digest_of_ids(
               {static_cast<const std::int64_t*>(info.ptr), static_cast<std::size_t>(info.size)}));
         }
-        return to_bytes(digest_of_order(out));
+        return to_bytes(out.finish());
       },
       py::arg("steps"));
   module.def("affordable_stride", &affordable_stride, py::arg("segments"), py::arg("state_bytes"));

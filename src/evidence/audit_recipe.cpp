@@ -45,20 +45,22 @@ struct differing_steps {
 // The order is the task's: the record has the digest of each step's samples, the job one over all.
 void audit_own_order(const audit_input& in, audit_log& log) {
   constexpr std::string_view rule = "agreed.batch_order";
-  std::vector<digest> steps;
-  for (const step_record& one : in.run.steps) steps.push_back(one.sample_ids);
+  const std::vector<step_record>& steps = in.run.steps;
+  order_digest found;
+  for (const step_record& one : steps) found.add(one.sample_ids);
   // Until the last step is there, nothing can be compared with one digest over all of them.
   const bool goes_on = !in.commitment && steps.size() < in.agreed.steps;
   if (goes_on) {
     log.inconclusive(rule,
                      "the job has one digest over the samples of all steps, to be compared when "
                      "the run has ended");
-  } else if (steps.size() != in.agreed.steps || digest_of_order(steps) != in.agreed.order->steps) {
+  } else if (steps.size() != in.agreed.steps || found.finish() != in.agreed.order->steps) {
     log.reject(rule, "the steps did not use the samples that were agreed");
   }
   for (const step_record& one : in.run.superseded) {
     if (goes_on && one.step > steps.size()) continue;  // not yet trained again
-    if (one.step >= 1 && one.step <= steps.size() && steps[one.step - 1] == one.sample_ids)
+    if (one.step >= 1 && one.step <= steps.size() &&
+        steps[one.step - 1].sample_ids == one.sample_ids)
       continue;
     log.reject(rule,
                "superseded step " + std::to_string(one.step) + " used other samples than agreed",

@@ -99,12 +99,9 @@ digest digest_of_ids(std::span<const std::int64_t> ids) {
   return sha256_of(bytes);
 }
 
-digest digest_of_order(std::span<const digest> steps) {
+order_digest::order_digest() {
   constexpr std::string_view domain("potl.order.v1\0", 14);
-  sha256 hash;
-  hash.update(as_bytes_view(domain));
-  for (const digest& one : steps) hash.update(one);
-  return hash.finish();
+  hash_.update(as_bytes_view(domain));
 }
 
 }  // namespace potl::transcript

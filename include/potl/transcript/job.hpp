@@ -14,6 +14,7 @@
 
 #include <potl/core/digest.hpp>
 #include <potl/core/result.hpp>
+#include <potl/crypto/hasher.hpp>
 
 namespace potl {
 class json_value;
@@ -35,7 +36,7 @@ struct rate_run {
 /// without it every step is still compared with what was agreed.
 struct own_order {
   std::uint64_t samples = 0;  ///< drawn per epoch
-  digest steps;               ///< digest_of_order over all steps of the job
+  digest steps;               ///< order_digest over all steps of the job
 };
 
 /// Of a job's text.
@@ -108,7 +109,15 @@ result<job> parse_job(bytes_view text);
 digest digest_of_ids(std::span<const std::int64_t> ids);
 
 /// SHA-256("potl.order.v1" 0x00, what digest_of_ids gives for step 1, step 2, ...).
-digest digest_of_order(std::span<const digest> steps);
+class order_digest {
+ public:
+  order_digest();
+  void add(const digest& ids_of_step) { hash_.update(ids_of_step); }
+  digest finish() { return hash_.finish(); }
+
+ private:
+  sha256 hash_;
+};
 
 /// Canonical JSON of the fields, for trainers without Python: `task` and `environment` are JSON
 /// objects that describe the rest of the recipe. usage when parse_job would refuse the result.
