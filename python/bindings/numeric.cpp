@@ -32,6 +32,8 @@ void with_matrices(const py::buffer& a, const py::buffer& b, const py::buffer& c
 }
 
 void bind_gemm(py::module_& module) {
+  module.attr("MODES") =
+      py::tuple(list_of(numeric::arithmetics, [](auto one) { return numeric::to_string(one); }));
   module.def(
       "gemm",
       [](const std::string& mode, const py::buffer& a, const py::buffer& b, const py::buffer& c,

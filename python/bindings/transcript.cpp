@@ -261,6 +261,10 @@ void bind_transcript(py::module_& module) {
   bind_work(module);
   module.attr("FIRST_STEPS") = first_steps_name;
   module.attr("MAX_JOB_BYTES") = max_job_bytes;
+  module.attr("SKIPPED") = static_cast<std::uint32_t>(step_flag::skipped);
+  module.attr("NON_FINITE") = static_cast<std::uint32_t>(step_flag::non_finite);
+  module.attr("TOLERANCE_CAP") = job{}.tolerance_cap;
+  module.attr("MAX_RESUMES") = job{}.max_resumes;
   module.def("pins_first_steps", &pins_first_steps, py::arg("arithmetic"));
   module.def(
       "end_of_step",

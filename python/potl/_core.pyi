@@ -342,6 +342,10 @@ class Recorder:
         """
 
 MAX_JOB_BYTES: int
+TOLERANCE_CAP: float  # largest tolerance of a replay, as a share of the segment's update
+MAX_RESUMES: int  # both unless a job says otherwise
+SKIPPED: int  # flags of a step record
+NON_FINITE: int
 
 LOG_NAME: str
 JOB_NAME: str

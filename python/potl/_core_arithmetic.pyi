@@ -20,6 +20,8 @@ class ThreadPool:
 def active_isa() -> str:
     """The level whose kernels run: the processor's, capped by POTL_ISA."""
 
+MODES: tuple[str, ...]  # of products: ord32 first
+
 def gemm(mode: str, a: Matrix, b: Matrix, c: Matrix, pool: ThreadPool | None = None) -> None:
     """c = a @ b in "ord32", "cr32", "xint24" or "xint16". UsageError when shapes do not fit."""
 

@@ -84,7 +84,7 @@ bool settles(std::span<const question> questions, const run_view& run, const mea
   if (one.status() == measured::verifier_error || one.status() == measured::unrepeatable) {
     return false;
   }
-  const bool differs = run.agreed.arithmetic != "stock" && one.differs();
+  const bool differs = run.agreed.is_exact() && one.differs();
   if (one.status() == measured::ok && one.not_finite().empty() && !differs) return false;
   const std::string key = one.request().key();
   for (const question& each : questions) {

@@ -1,15 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <array>
-
 #include <potl/numeric/arithmetic.hpp>
 
 namespace potl::numeric {
-namespace {
-
-constexpr std::array modes{arithmetic::ord32, arithmetic::cr32, arithmetic::log64,
-                           arithmetic::xint24, arithmetic::xint16};
-
-}  // namespace
 
 const char* to_string(arithmetic mode) noexcept {
   switch (mode) {
@@ -23,7 +15,7 @@ const char* to_string(arithmetic mode) noexcept {
 }
 
 std::optional<arithmetic> arithmetic_from(std::string_view name) noexcept {
-  for (const arithmetic mode : modes)
+  for (const arithmetic mode : arithmetics)
     if (name == to_string(mode)) return mode;
   return std::nullopt;
 }

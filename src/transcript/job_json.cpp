@@ -165,7 +165,7 @@ void read_sizes(reader& in, job& out) {
 // One spelling for one agreement: the member is there only where it says something.
 void check_storing(reader& in, const job& what) {
   if (in.root().at("store_every").get() == nullptr) return;
-  if (what.arithmetic == "stock") {
+  if (!what.is_exact()) {
     in.fail(refused("store_every",
                     "needs a reproducible arithmetic: in stock arithmetic a trainer cannot derive "
                     "a state again with certainty"));

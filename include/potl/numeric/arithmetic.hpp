@@ -8,6 +8,7 @@
 // "Optimistic Verifiable Training by Controlling Hardware Nondeterminism" (2403.09603), section 5.
 #pragma once
 
+#include <array>
 #include <optional>
 #include <string_view>
 
@@ -20,6 +21,9 @@ enum class arithmetic {
   xint24,  ///< operands scaled to 24-bit integers, exact integer dot product, one rounding
   xint16,  ///< the same with 16 bits
 };
+
+inline constexpr std::array arithmetics{arithmetic::ord32, arithmetic::cr32, arithmetic::log64,
+                                        arithmetic::xint24, arithmetic::xint16};
 
 /// Name of a mode as jobs write it, e.g. "ord32".
 const char* to_string(arithmetic mode) noexcept;

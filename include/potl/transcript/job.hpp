@@ -66,7 +66,7 @@ struct job {
   std::vector<std::uint64_t> rate_ends;  ///< last step of each of `rates`; filled by parse_job
   std::string arithmetic = "stock";      ///< mode id, numerics.md
   double tolerance_cap = 0.1;  ///< largest calibrated tolerance as a share of a segment's update
-  std::uint64_t max_resumes = 0;
+  std::uint64_t max_resumes = 16;    ///< interruptions after which the recording may go on
   std::uint64_t max_superseded = 0;  ///< steps recorded twice because of resumes, in all
   std::optional<digest> trainer;     ///< raw Ed25519 public key; absent: who trained is not proven
   std::string text;                  ///< the canonical bytes that were parsed
@@ -85,6 +85,9 @@ struct job {
   /// max_segment holds. What is stored has no say in it (soundness.md rule 16).
   std::uint64_t segment_steps() const;
   std::uint64_t segments() const;  ///< how many there are
+  /// Whether a replay has the same bits on every machine, so that nothing is compared within a
+  /// tolerance.
+  bool is_exact() const { return arithmetic != "stock"; }
   /// Whether a segment begins or ends with this step: 0, the last, and every multiple of
   /// segment_steps().
   bool is_boundary(std::uint64_t step) const;

@@ -19,7 +19,6 @@ AUTO = "auto"
 # Of AUTO: the other modes differ in float32 products only, and are slower on most processors.
 EXACT = "ord32"
 STOCK = "stock"
-MODES = ("ord32", "cr32", "log64", "xint24", "xint16")
 
 
 def require(name: str) -> None:
@@ -31,10 +30,12 @@ def require(name: str) -> None:
     """
     if name == STOCK:
         return
-    if name not in MODES:
-        from .._base._errors import UsageError  # late: the command line starts without potl._core
+    from .. import _core  # late: the command line starts without it
 
-        known = ", ".join(f'"{mode}"' for mode in (STOCK, *MODES))
+    if name not in _core.MODES:
+        from .._base._errors import UsageError
+
+        known = ", ".join(f'"{mode}"' for mode in (STOCK, *_core.MODES))
         raise UsageError(f"arithmetic {name!r} is not known", f"use one of {known}")
     from ._library import module
 

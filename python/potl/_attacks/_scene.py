@@ -39,8 +39,6 @@ if TYPE_CHECKING:
 
 Weights = dict[str, torch.Tensor]
 
-_SKIPPED = 1  # flag of a step record, docs/format/transcript.md
-
 
 class Arguments(TypedDict, total=False):
     """Those of `verify`."""
@@ -333,7 +331,7 @@ class Scene:
                     used,
                     result,
                     loss=loss,
-                    flags=_SKIPPED if skipped is not None and skipped(step) else 0,
+                    flags=_core.SKIPPED if skipped is not None and skipped(step) else 0,
                     duration_ns=took,
                     checkpoint=stored(step),
                     rounding_log=log,

@@ -76,6 +76,15 @@ def parameters_of(table: str) -> list[inspect.Parameter]:
     ]
 
 
+def constant(name: str) -> Any:
+    """A default that C++ knows; None where the module does not load."""
+    try:
+        from .. import _core
+    except ImportError:
+        return None
+    return getattr(_core, name)
+
+
 def _parameter(table: str, field: CheckField, flag: str) -> inspect.Parameter:
     names = f"{flag}/--no-{flag[2:]}" if field["type"] == "boolean" else flag
     value = _VALUES.get(field["type"])

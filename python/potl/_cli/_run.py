@@ -14,8 +14,8 @@ import typer
 
 from .._arithmetic._arithmetic import AUTO, STOCK
 from .._base._printable import counted, number, percent, printable, size
-from .._job._defaults import MAX_RESUMES, TOLERANCE_CAP
 from ._files import RunPath, parse_size, signing_key
+from ._options import constant
 from ._result import FAILED, Result, command
 from ._task import TaskArgument, load
 
@@ -119,10 +119,10 @@ def _job_create(
     ] = None,
     tolerance_cap: Annotated[
         float, typer.Option(help="Largest tolerance, as a share of a segment's update.")
-    ] = TOLERANCE_CAP,
+    ] = constant("TOLERANCE_CAP"),
     max_resumes: Annotated[
         int, typer.Option(help="How often recording may be resumed.")
-    ] = MAX_RESUMES,
+    ] = constant("MAX_RESUMES"),
     arithmetic: Annotated[
         str,
         typer.Option(

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .._arithmetic._arithmetic import MODES
 from .._base._printable import printable
 from ._result import FAILED, Result, command
 
@@ -67,7 +66,7 @@ def _selftest(
     from .._machine._selftest import OTHERS, PRODUCTS, lines
 
     environment = list(arithmetic(_core.fp_environment(), when=""))
-    total = len(PRODUCTS) * len(MODES) + len(OTHERS)
+    total = len(PRODUCTS) * len(_core.MODES) + len(OTHERS)
     rows = []
     with track("testing", total, None) as advance:
         for line in lines(device):

@@ -19,15 +19,16 @@ from .._arithmetic import _rounded_steps
 from .._base import _executors, _imports
 from .._base._durable import state_folder
 from .._base._errors import MissingError, PotlError, StorageError, UnsupportedError, UsageError
+from .._base._nonce import Nonce, as_nonce
 from .._base._progress import Progress, track
 from .._record import _keys
 from .._record._inputs import as_note, as_own_job
-from .._record._prover import NON_FINITE, SKIPPED, Prover, Step
+from .._record._prover import Prover, Step
 from .._record._run import Commitment, Run
 from .._remote._follow import Followed, followed
 from .._remote._remote import AnyRun, Remote, as_remote, opened
 from ._rounding_logs import Difference, TrainersLogs
-from ._work import CODES, WorkLog, as_nonce
+from ._work import CODES, WorkLog
 
 if TYPE_CHECKING:
     from .._job._job import Job
@@ -99,7 +100,7 @@ def audit(
     follow: bool = False,
     patience: float = 600.0,
     to_the_end: bool = False,
-    nonce: bytes | str | os.PathLike[str] | None = None,
+    nonce: Nonce | None = None,
     progress: Progress = None,
 ) -> Audit:
     """Repeats a run from its first step, and compares every step with the trainer's log.
@@ -187,7 +188,7 @@ def _audited(
     follow: bool,
     patience: float,
     to_the_end: bool,
-    nonce: bytes | str | os.PathLike[str] | None,
+    nonce: Nonce | None,
     progress: Progress,
     finish: Callable[[], Audit],
 ) -> Audit:
@@ -474,7 +475,7 @@ class _Pair:
         """Whether the repetition had a loss or a gradient that is not finite by then."""
         own = _core.Evidence.open(str(self._own), job=None, commitment=None).steps()
         return any(
-            flags & NON_FINITE and not flags & SKIPPED
+            flags & _core.NON_FINITE and not flags & _core.SKIPPED
             for number, flags in zip(own["step"], own["flags"], strict=True)
             if number <= step
         )

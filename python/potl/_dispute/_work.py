@@ -14,26 +14,6 @@ from .._base._errors import MismatchError, MissingError, UsageError
 CODES, NOTE = "work.codes", "work.note"
 
 
-def as_nonce(nonce: bytes | str | os.PathLike[str]) -> bytes:
-    """The 32 bytes of a nonce: as they are, as 64 hexadecimal digits, or in a file of those."""
-    if isinstance(nonce, (bytes, bytearray, memoryview)):
-        raw = bytes(nonce)
-    else:
-        text = os.fspath(nonce)
-        if Path(text).is_file():
-            text = _core.read_file(text, max_bytes=1 << 10).decode("ascii", "replace").strip()
-        try:
-            raw = bytes.fromhex(text)
-        except ValueError:
-            raw = b""
-    if len(raw) != 32:
-        raise UsageError(
-            "a nonce is 32 bytes, their 64 hexadecimal digits, or a file that holds those",
-            "make one with `openssl rand -hex 32`, and keep it from the trainer",
-        )
-    return raw
-
-
 class WorkLog:
     """The codes in the directory of a repetition.
 

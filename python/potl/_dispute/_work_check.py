@@ -14,6 +14,7 @@ from .. import _core
 from .._arithmetic import _rounded_steps
 from .._base import _executors, _imports
 from .._base._errors import MalformedError, MismatchError, MissingError, UsageError
+from .._base._nonce import Nonce, as_nonce
 from .._base._progress import Progress, track
 from .._base._public_key import public_key
 from .._job._agreement import job_of, open_checked, open_unchecked
@@ -21,7 +22,7 @@ from .._job._first_steps import ends_here, other_bits
 from .._record._inputs import as_note, as_own_job, require_file, run_directory
 from ._audit import CHANGED, _Pair, _require_exact
 from ._rounding_logs import OwnLogs
-from ._work import as_nonce, read_signed_codes
+from ._work import read_signed_codes
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -80,7 +81,7 @@ def check_audit(
     run: str | os.PathLike[str] | Recorded,
     job: Job | str | os.PathLike[str],
     task: Callable[[], Task] | str,
-    nonce: bytes | str | os.PathLike[str],
+    nonce: Nonce,
     steps: int = 20,
     commitment: object = None,
     auditor: _core.PublicKey | str | os.PathLike[str] | None = None,

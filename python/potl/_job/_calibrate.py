@@ -15,7 +15,6 @@ from .. import _core
 from .._arithmetic import _arithmetic
 from .._base._errors import NotReplayable, UsageError
 from .._base._progress import Progress, track
-from ._defaults import TOLERANCE_CAP
 
 if TYPE_CHECKING:
     from .._task._task import Task
@@ -250,8 +249,8 @@ def _measured(session: Session, steps: int, repeats: int, progress: Progress) ->
             for length in lengths
         ),
         repeats=repeats,
-        tolerance_cap=TOLERANCE_CAP,
-        checkpoint_every=_longest(noise, lengths, TOLERANCE_CAP / _MARGIN),
+        tolerance_cap=_core.TOLERANCE_CAP,
+        checkpoint_every=_longest(noise, lengths, _core.TOLERANCE_CAP / _MARGIN),
         seconds_per_step=per_step,
         checkpoint_bytes=_stored_bytes(honest[steps]),
     )

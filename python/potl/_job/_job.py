@@ -14,7 +14,6 @@ from .._arithmetic import _arithmetic
 from .._base._errors import MalformedError, NotReplayable, UsageError
 from .._base._progress import Phases, phases
 from .._base._public_key import public_key
-from ._defaults import MAX_RESUMES, TOLERANCE_CAP
 
 if TYPE_CHECKING:
     from .._task._schedule import Schedule
@@ -54,8 +53,8 @@ class Job:
         max_segment: int | None = None,
         store_every: int | None = None,
         arithmetic: str = _arithmetic.AUTO,
-        tolerance_cap: float = TOLERANCE_CAP,
-        max_resumes: int = MAX_RESUMES,
+        tolerance_cap: float = _core.TOLERANCE_CAP,
+        max_resumes: int = _core.MAX_RESUMES,
         check: bool = True,
         progress: Phases = None,
     ) -> Job:

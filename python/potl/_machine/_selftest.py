@@ -21,7 +21,6 @@ from torch import nn
 
 from .. import _core
 from .._arithmetic import _library
-from .._arithmetic._arithmetic import MODES
 from .._arithmetic._deterministic import deterministic
 from .._base._elements import bytes_of_elements
 from .._base._errors import NotReproducible, UnsupportedError
@@ -263,7 +262,7 @@ def lines(device: str = "cpu") -> Iterator[Line]:
             "docs/reference/cuda.md says how to build it",
         )
     kept: dict[str, str] = json.loads(_KEPT.read_text()) if _KEPT.exists() else {}
-    for mode in MODES:
+    for mode in _core.MODES:
         for name, case in PRODUCTS.items():
             yield _line(mode, name, case, kept, device, may_refuse)
     for name, case in OTHERS.items():

@@ -37,9 +37,6 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("potl")
 
-# step_flag in include/potl/transcript/detail/record.hpp; the recorder adds the others.
-SKIPPED, NON_FINITE = 1, 2
-
 
 class Step(NamedTuple):
     """A recorded step.
@@ -223,8 +220,8 @@ class Prover:
                     loss=result.loss,
                     rates=result.rates,
                     random_draws=result.random_draws,
-                    flags=(SKIPPED if result.skipped else 0)
-                    | (NON_FINITE if result.non_finite else 0),
+                    flags=(_core.SKIPPED if result.skipped else 0)
+                    | (_core.NON_FINITE if result.non_finite else 0),
                     duration_ns=duration,
                     checkpoint=job.is_checkpoint(number),
                     rounding_log=None if rounding is None else rounding.log,

@@ -40,8 +40,8 @@ _MAX_LISTING = 32 << 20
 _ATTEMPTS = 3
 _PAUSE_SECONDS = 0.5  # before the second one; twice as long before the next
 _BUSY = (429, 502, 503, 504)
-# A transfer below this is a stalled one.
-_LEAST_BYTES_PER_SECOND = 16 << 10
+# A transfer below this is a stalled one, also of what a server is sent.
+LEAST_BYTES_PER_SECOND = 16 << 10
 
 
 class _AgainError(Exception):
@@ -239,7 +239,7 @@ class Http:
         request = self._client.build_request(
             method, self._base + path, headers=headers, content=body
         )
-        seconds = self._timeout + len(body or b"") / _LEAST_BYTES_PER_SECOND
+        seconds = self._timeout + len(body or b"") / LEAST_BYTES_PER_SECOND
         answer = await asyncio.wait_for(self._client.send(request, stream=True), seconds)
         try:
             self._require_potls(answer, path)
@@ -277,7 +277,7 @@ class Http:
     async def _within(
         self, answer: httpx.Response, path: str, size: int, write: Write, opening: Opening | None
     ) -> None:
-        seconds = self._timeout + size / _LEAST_BYTES_PER_SECOND
+        seconds = self._timeout + size / LEAST_BYTES_PER_SECOND
         await asyncio.wait_for(self._take(answer, path, size, write, opening), seconds)
 
     async def _take(

@@ -19,13 +19,13 @@ from .._base._errors import LimitError, MalformedError, MismatchError, UsageErro
 from .._base._printable import printable
 from .._dispute._seat import Name, Seat
 from .._dispute._there import PATH, PIECE
+from .._remote._http import LEAST_BYTES_PER_SECOND
 from ._limits import Responses, ServeLimits, Waits, first_of
 from ._worker import Worker
 
 _log = logging.getLogger("potl")
 
 _MOST_LINES = 4096
-_LEAST_BYTES_PER_SECOND = 16 << 10
 _MOST_WAITING = 8
 
 Key = Annotated[str, Query(pattern="^[0-9a-f]{64}$", description="Public key of that party.")]
@@ -183,7 +183,7 @@ async def read_body(request: Request, most: int, limits: ServeLimits) -> bytes:
                 raise HTTPException(413, "more bytes come than were announced")
             parts.append(part)
 
-    seconds = limits.stall_seconds + int(length) / _LEAST_BYTES_PER_SECOND
+    seconds = limits.stall_seconds + int(length) / LEAST_BYTES_PER_SECOND
     try:
         await asyncio.wait_for(read(), seconds)
     except (asyncio.TimeoutError, TimeoutError) as error:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict
 from .. import _core
 from .._base import _imports
 from .._base._errors import MalformedError, UsageError
+from .._base._nonce import Nonce, or_fresh
 from .._record._inputs import as_note, as_own_job, require_file
 from .._remote._remote import AnyRun, opened
 from . import _ledger
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from .._job._job import Job
     from .._record._run import Commitment
 
-_NO_NONCE = "pass 64 hexadecimal digits, or none: then one is drawn"
 _FORMAT = "potl-challenge-v1"
 _MAX_BYTES = 8 << 20  # as parse_json allows by default: hostile text costs less than 64 MB
 
@@ -145,7 +145,7 @@ def challenge(
     commitment: Commitment | str | os.PathLike[str],
     checks: Sequence[AnyCheck] | None = None,
     policy: Policy | None = None,
-    nonce: bytes | str | None = None,
+    nonce: Nonce | None = None,
     ledger: str | os.PathLike[str] | bool | None = True,
 ) -> Challenge:
     """Draws what `verify` will ask for, so that the trainer can derive the states for it.
@@ -158,7 +158,7 @@ def challenge(
         commitment: The prover's commitment.
         checks: What will be looked at; None chooses as `verify` does.
         policy: How strong the evidence must be.
-        nonce: 32 bytes or their hexadecimal form; None draws them now.
+        nonce: 32 bytes, their hexadecimal digits, or a file of those; None draws them now.
         ledger: As in `verify`.
 
     Returns:
@@ -194,7 +194,7 @@ def challenge(
         _registry.add(type(check))
     if checks is None or (extra and not chosen):
         chosen = list((Policy() if policy is None else policy).checks(own))
-    drawn = fresh_nonce(nonce)
+    drawn = or_fresh(nonce)
     asked = tuple((check.name, given(check.options())) for check in chosen)
     questions = Questions(evidence, asked, drawn, known, screen=False)
     out = Challenge(
@@ -212,21 +212,6 @@ def challenge(
         if _ledger.remember(path, job_id=own.id, commitment=note, challenge=entry) != known:
             raise _ledger.changed(path)
     return out
-
-
-def fresh_nonce(nonce: bytes | str | None) -> bytes:
-    """The nonce that was given, as bytes, or a new one."""
-    if nonce is None:
-        return _core.fresh_nonce()
-    try:
-        raw = bytes.fromhex(nonce) if isinstance(nonce, str) else bytes(nonce)
-    except ValueError as error:
-        raise UsageError("a nonce is 32 bytes or their hexadecimal form", _NO_NONCE) from error
-    if len(raw) != 32:
-        raise UsageError(f"a nonce has 32 bytes, not {len(raw)}", _NO_NONCE)
-    if not any(raw):
-        raise UsageError("the nonce is zero, which nobody drew", _NO_NONCE)
-    return raw
 
 
 def root_of(note: str) -> bytes:

@@ -14,6 +14,7 @@ from .. import _core
 from .._base import _arguments, _flags, _imports
 from .._base._errors import UsageError
 from .._base._executors import require_own_call, task_name
+from .._base._nonce import Nonce, or_fresh
 from .._base._progress import Progress
 from .._checks import _registry
 from .._checks._checks import AnyCheck, Policy, split
@@ -43,7 +44,7 @@ def verify(
     model: str | os.PathLike[str] | None = None,
     checks: Sequence[AnyCheck] | None = None,
     policy: Policy | None = None,
-    nonce: bytes | str | None = None,
+    nonce: Nonce | None = None,
     challenge: Challenge | str | os.PathLike[str] | None = None,
     published: Sequence[Commitment | str | os.PathLike[str]] = (),
     other_commitments: Sequence[Commitment | str | os.PathLike[str]] = (),
@@ -67,8 +68,8 @@ def verify(
         checks: What to look at; None chooses telemetry, PEV and as many replays as the policy
             needs, and so does an `ExtraTask` alone, which comes on top of them.
         policy: How strong the evidence must be before the run can be accepted.
-        nonce: 32 bytes (or their hexadecimal form) that the challenge is drawn from; None draws
-            them now, which is right except for reproducing a report.
+        nonce: 32 bytes (their hexadecimal digits, or a file of those) that the challenge is drawn
+            from; None draws them now, which is right except for reproducing a report.
         challenge: What `potl.challenge` drew and the trainer answered, or its file: the same checks
             under the same nonce. For jobs with `store_every`: without one, states that are not
             stored are derived here, at up to `store_every` steps for each drawn segment.
@@ -156,7 +157,7 @@ def verify(
         ) as answers:
             # Drawn only now: the commitment has been read, and nothing of the run can change any
             # more.
-            drawn = _challenge.fresh_nonce(nonce) if answered is None else answered.nonce
+            drawn = or_fresh(nonce) if answered is None else answered.nonce
             # What cannot be asked is refused here: once remembered it would be asked for ever.
             Questions(evidence, wanted, drawn, _ledger.Memory(), screen=False)
             if memory_path is not None and own_job is not None and evidence.committed:

@@ -25,7 +25,7 @@ loss_measurement loss_request::answer(replayer& with) const {
            (logged->loss == out.loss ||
             compare_loss(logged->loss, out.loss, 0, {floor}).result == outcome::pass);
   };
-  const bool exact = with.view().agreed.arithmetic != "stock";
+  const bool exact = with.view().agreed.is_exact();
   if (!within(exact ? 0 : loss_floor)) {
     // Backward passes between forward ones, and the update, may change what a step reports: a part
     // that is checkpointed sees its input again.

@@ -32,7 +32,7 @@ paths idle(const std::vector<still_elements>& still) {
 class segment_answer {
  public:
   segment_answer(const segment_request& request, replayer& with)
-      : request_(request), with_(with), exact_(with.view().agreed.arithmetic != "stock") {
+      : request_(request), with_(with), exact_(with.view().agreed.is_exact()) {
     out_.request = request;
     if (request.superseded) branch_ = request.branch;
   }

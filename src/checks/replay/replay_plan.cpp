@@ -136,8 +136,7 @@ parting first_parting(const run_view& run) {
 }  // namespace
 
 bool is_exact(const run_view& run, const replay_options& options) {
-  return options.tolerance == "exact" ||
-         (options.tolerance == "auto" && run.agreed.arithmetic != "stock");
+  return options.tolerance == "exact" || (options.tolerance == "auto" && run.agreed.is_exact());
 }
 
 bool is_published(const replay_options& options) {

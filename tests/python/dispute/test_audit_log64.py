@@ -145,7 +145,7 @@ def test_the_last_record_of_a_step_counts(
         for step in prover.steps():
             if step.number == 5:
                 break
-    early = audited(run, job, tmp_path / "early", nonce=bytes(32))
+    early = audited(run, job, tmp_path / "early", nonce=bytes([9] * 32))
     assert early.agrees is None and early.steps == 5
     with monkeypatch.context() as other:
         near_ties.other_order(other)
@@ -154,10 +154,10 @@ def test_the_last_record_of_a_step_counts(
     assert evidence.rounding_digest(5, 0) != evidence.rounding_digest(5, 1)
     assert audited(run, job, tmp_path / "log").agrees is True
     # Who heard the first record first cannot tell who is right.
-    found = audited(run, job, tmp_path / "early", nonce=bytes(32))
+    found = audited(run, job, tmp_path / "early", nonce=bytes([9] * 32))
     assert found.agrees is None and "recorded again with another rounding log" in found.reason
     worked = potl.check_audit(
-        tmp_path / "early", run=run, job=job, task=near_ties.build, nonce=bytes(32)
+        tmp_path / "early", run=run, job=job, task=near_ties.build, nonce=bytes([9] * 32)
     )
     assert worked.worked is None and worked.covered < 5, worked.reason
     assert "with another rounding log" in worked.reason

@@ -92,7 +92,7 @@ def test_the_trainer_s_copy_of_the_job_is_not_the_client_s(
         functools.partial(potl.challenge, run, commitment=honest.commitment, ledger=None),
         functools.partial(potl.monitor, run, **given),
         functools.partial(potl.audit, run, log=tmp_path / "audit", **given),
-        functools.partial(potl.check_audit, run, run=run, nonce=bytes(32), **given),
+        functools.partial(potl.check_audit, run, run=run, nonce=bytes([9] * 32), **given),
     ]
     for judge in judges:
         for job in (run / "job.json", link):
@@ -209,9 +209,13 @@ def test_a_report_says_where_nothing_is_remembered(honest: Delivery, tmp_path: P
         assert told is (ledger is None)
 
 
-def test_a_nonce_that_was_given_is_no_draw_after_the_commitment(honest: Delivery) -> None:
+def test_a_nonce_that_was_given_is_no_draw_after_the_commitment(
+    honest: Delivery, tmp_path: Path
+) -> None:
     """A trainer that knew it could have cheated where nobody looks."""
-    for nonce, is_drawn in ((None, True), (bytes([5] * 32), False)):
+    written = tmp_path / "nonce.txt"
+    written.write_text("05" * 32 + "\n")
+    for nonce, is_drawn in ((None, True), (bytes([5] * 32), False), (written, False)):
         report = honest.verify(nonce=nonce)
         assert report.verdict == "accepted", report.json()
         told = [one.reason for one in report.findings if "the nonce was given" in one.reason]
