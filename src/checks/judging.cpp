@@ -91,8 +91,12 @@ double noisier(double noise, double distance) noexcept {
   return std::max(noise, distance);
 }
 
+bool turns(double loss, double again) noexcept {
+  return std::isfinite(again) != std::isfinite(loss);
+}
+
 loss_comparison compare_loss(double recorded, double recomputed, double noise,
-                             const loss_limits& limits) {
+                             const loss_limits& limits, bool turned) {
   loss_comparison out;
   out.difference = std::fabs(recomputed - recorded);
   const double size = 1 + std::fabs(recorded);
@@ -105,7 +109,7 @@ loss_comparison compare_loss(double recorded, double recomputed, double noise,
     // A recipe that diverges does so on both sides.
     const bool diverges = !std::isfinite(recorded) && !std::isfinite(recomputed);
     out.result = !rule_enabled("transcript.finite") ? outcome::pass
-                 : diverges                         ? outcome::inconclusive
+                 : diverges || turned               ? outcome::inconclusive
                                                     : outcome::reject;
   } else if (!known && rule_enabled("transcript.finite")) {
     out.result = outcome::inconclusive;

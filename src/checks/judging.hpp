@@ -48,12 +48,16 @@ struct loss_comparison {
 /// The larger of the noise seen so far and one more distance; NaN once one was not finite.
 double noisier(double noise, double distance) noexcept;
 
+/// Whether one of two repeats of a loss is finite and the other is not, as next to an overflow.
+bool turns(double loss, double again) noexcept;
+
 /// `noise`: the largest distance among the verifier's own repeats, NaN when one of them was not
 /// finite, which is inconclusive. Only what is `margin` times farther than tolerated rejects. What
-/// is not finite fails under rule transcript.finite, inconclusive where both losses are not; a loss
-/// that is not passes every comparison when that rule is off.
+/// is not finite fails under rule transcript.finite, inconclusive where both losses are not or the
+/// verifier's own repeats turn (`turned`); a loss that is not passes every comparison when that
+/// rule is off.
 loss_comparison compare_loss(double recorded, double recomputed, double noise,
-                             const loss_limits& limits);
+                             const loss_limits& limits, bool turned = false);
 
 /// What a finding says of it, with enough digits to tell the two losses apart.
 std::string text_of(const loss_comparison& compared, std::uint64_t step, double recorded,

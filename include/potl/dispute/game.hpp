@@ -8,7 +8,8 @@
 // Assumes: a reproducible arithmetic, in which the truth does not depend on who computes it. The
 // times are the referee's, and so is the word on who sent what: its transport tells the parties
 // apart.
-// Cost: 2 ceil(log2 n) claims per bisection over n, and at most max_extra_moves more.
+// Cost: 2 ceil(log2 n) claims per bisection over n, and at most four more: two openings, and two
+// answers if the referee asks.
 // Cannot detect: what the bytes behind a digest are; proceedings.hpp compares those.
 // Source: Srivastava, Arora and Boneh, Optimistic Verifiable Training by Controlling Hardware
 // Nondeterminism (NeurIPS 2024); docs/format/dispute.md has the protocol.
@@ -147,8 +148,6 @@ struct game_rules {
 
 /// Bisections inside each other: steps, operators, at most this many in all.
 inline constexpr std::size_t max_levels = 8;
-/// Of a bisection: two openings, and two answers if the referee asks.
-inline constexpr std::uint64_t max_extra_moves = 4;
 /// The most leaves that a bisection may have.
 inline constexpr std::uint64_t max_leaves = std::uint64_t{1} << 48;
 

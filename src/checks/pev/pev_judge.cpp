@@ -35,12 +35,6 @@ double largest_noise(std::span<const loss_measurement> losses) {
   return out;
 }
 
-// Next to an overflow, the verifier's own repeats are not finite on one side alone.
-bool turns(const loss_measurement& one) {
-  return std::any_of(one.noise.begin(), one.noise.end(),
-                     [&](double again) { return std::isfinite(again) != std::isfinite(one.loss); });
-}
-
 // A half-precision step whose loss overflows on both sides, and was skipped for that. Replay judges
 // whether the scaler skips it.
 bool overflowed(const transcript::step_record& record, double recomputed) {
@@ -74,7 +68,7 @@ class pev_judge {
   pev_judge(const run_view& run, const pev_options& options) : run_(run), options_(options) {}
 
   std::vector<finding> losses(const pev_plan& plan, std::span<const loss_measurement> measured) {
-    const bool exact = run_.agreed.arithmetic != "stock";
+    const bool exact = run_.agreed.is_exact();
     const double noise = exact ? 0 : largest_noise(measured);
     const loss_limits limits = exact ? loss_limits{}
                                      : loss_limits{options_.loss_floor, options_.loss_cap,
@@ -85,10 +79,10 @@ class pev_judge {
       const auto* record = run_.step(request.step);
       if (one == nullptr || record == nullptr) continue;
       if (overflowed(*record, one->loss)) continue;
-      auto compared = compare_loss(record->loss, one->loss, noise, limits);
-      if (!exact && !compared.finite && compared.result == outcome::reject && turns(*one)) {
-        compared.result = outcome::inconclusive;
-      }
+      const bool turned =
+          !exact && std::any_of(one->noise.begin(), one->noise.end(),
+                                [&](double again) { return turns(one->loss, again); });
+      const auto compared = compare_loss(record->loss, one->loss, noise, limits, turned);
       worst_ = std::max(worst_, compared.tolerance > 0 ? compared.difference / compared.tolerance
                                                        : compared.difference);
       ++judged_;

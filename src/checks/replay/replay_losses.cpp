@@ -141,17 +141,15 @@ std::vector<finding> judge_losses(const run_view& run, const replay_context& con
       continue;
     }
     const double usual = exact ? 0 : context.loss_share * (1 + std::fabs(measurement.losses[i]));
-    auto compared = compare_loss(record->loss, measurement.losses[i],
-                                 noise > usual || std::isnan(noise) ? noise : usual, limits);
-    // Next to an overflow, the verifier's own repeats are not finite on one side alone.
-    const bool turns =
-        !exact &&
-        std::any_of(measurement.noise_losses.begin(), measurement.noise_losses.end(),
-                    [&](const std::vector<double>& repeat) {
-                      return i < repeat.size() &&
-                             std::isfinite(repeat[i]) != std::isfinite(measurement.losses[i]);
-                    });
-    if (compared.result == outcome::reject && (compared.finite ? !may_reject : turns)) {
+    const bool loss_turned =
+        !exact && std::any_of(measurement.noise_losses.begin(), measurement.noise_losses.end(),
+                              [&](const std::vector<double>& repeat) {
+                                return i < repeat.size() && turns(measurement.losses[i], repeat[i]);
+                              });
+    auto compared =
+        compare_loss(record->loss, measurement.losses[i],
+                     noise > usual || std::isnan(noise) ? noise : usual, limits, loss_turned);
+    if (compared.result == outcome::reject && compared.finite && !may_reject) {
       compared.result = outcome::inconclusive;
     }
     // What rough sums turn excuses up to the cap; an accusation is beyond it.

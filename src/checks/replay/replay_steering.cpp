@@ -96,7 +96,7 @@ std::vector<segment> steering_segments(const run_view& run, const std::vector<se
   // Whether the agreed steps make the first number that is not finite.
   std::size_t first = 0;
   while (first < all.size() && !diverges_in(run, all[first])) ++first;
-  add_largest([&](std::size_t i) { return i == first ? 1 : 0; });
+  if (first < all.size() && !is_asked(all[first])) out.push_back(all[first]);
   add_largest([&](std::size_t i) { return skips_of(run, all[i]); });
   if (!run.agreed.rates.empty()) return out;
   const std::vector<unusual> losses = unusual_losses(run, all);
