@@ -211,7 +211,8 @@ class replay_judge {
     if (!one.first_differing_step) return;
     problem.details.emplace_back("first_differing_step", *one.first_differing_step);
     if (!context_.exact) return;
-    problem.reason += "; the first step that differs is " + text(*one.first_differing_step);
+    problem.reason +=
+        "; the first step that ends in other bits is " + text(*one.first_differing_step);
     if (!one.first_differing_operator) return;
     problem.details.emplace_back("first_differing_operator", *one.first_differing_operator);
     problem.reason += ", the first operator in it: " + *one.first_differing_operator;
