@@ -48,6 +48,10 @@ class deformed {
       const auto at = static_cast<std::int64_t>(axis) + 2;
       TORCH_CHECK(stride_[axis] > 0 && dilation_[axis] > 0 && padding_[axis] >= 0, name,
                   ": stride and dilation must be positive, and padding not negative");
+      constexpr std::int64_t most = std::int64_t{1} << 31;  // no sum or product overflows
+      TORCH_CHECK(stride_[axis] < most && dilation_[axis] < most && padding_[axis] < most &&
+                      image_.size(at) < most && weight_.size(at) < most,
+                  name, ": sizes, stride, padding and dilation must be below 2^31");
       const std::int64_t reach = dilation_[axis] * (weight_.size(at) - 1) + 1;
       out_[axis] = (image_.size(at) + 2 * padding_[axis] - reach) / stride_[axis] + 1;
       TORCH_CHECK(image_.size(at) + 2 * padding_[axis] >= reach, name, ": the image is too small");

@@ -215,8 +215,13 @@ at::Tensor adaptive_avg_pool_backward(const at::Tensor& gradient, const at::Tens
 at::Tensor maximum_gradient(const at::Tensor& gradient, const at::Tensor& input, std::int64_t dims,
                             const at::Tensor& indices) {
   const char* name = "max_pool_backward";
-  TORCH_CHECK(gradient.sizes() == indices.sizes() && gradient.dim() == input.dim(), name,
-              ": gradient and indices must have the shape of the output");
+  const std::int64_t lead = input.dim() - dims;
+  const auto planes_of = [&](const at::Tensor& x) {
+    return x.sizes().slice(0, static_cast<std::size_t>(lead));
+  };
+  TORCH_CHECK(gradient.sizes() == indices.sizes() && gradient.dim() == input.dim() && lead > 0 &&
+                  planes_of(gradient) == planes_of(input),
+              name, ": gradient and indices must have the shape of the output");
   require_one_device(name, gradient, input, indices);
   const c10::ScalarType type = compute_type(name, gradient.scalar_type());
   average_pool channels;
@@ -224,7 +229,6 @@ at::Tensor maximum_gradient(const at::Tensor& gradient, const at::Tensor& input,
   const at::Tensor dy = layout.of(name, gradient, type);
   const at::Tensor where = layout.of(name, indices, at::kLong);
   const at::Tensor dx = layout.make(input, input.sizes(), type).zero_();
-  const std::int64_t lead = input.dim() - dims;
   // With channels last they are columns of each image.
   const std::int64_t inner = layout.is_last() ? input.size(1) : 1;
   numeric::accumulation_shape shape{

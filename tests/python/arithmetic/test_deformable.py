@@ -160,6 +160,14 @@ def test_options_that_do_not_fit_are_an_error(index: int, value: int) -> None:
         call("deform_conv2d", *arguments)
 
 
+@pytest.mark.parametrize(("index", "value"), [(5, 2**31), (8, 2**62), (10, 2**62)])
+def test_options_with_which_sizes_would_overflow_are_an_error(index: int, value: int) -> None:
+    arguments = [*Case().operands(), *Case().options()]
+    arguments[index] = value
+    with pytest.raises(RuntimeError, match=r"must be below 2\^31"):
+        call("deform_conv2d", *arguments)
+
+
 @pytest.mark.parametrize("index", range(5))
 def test_operands_that_do_not_fit_are_an_error(index: int) -> None:
     operands, slope = Case().operands(), torch.zeros(2, 8, Case().size(0), Case().size(1))

@@ -89,3 +89,16 @@ def test_a_volume_of_equal_planes_is_sampled_cubically_as_a_plane() -> None:
             torch.autograd.grad(one.square().sum(), (plane, places)) for one in (found, expected)
         ]
     torch.testing.assert_close(*gradients)
+
+
+@pytest.mark.parametrize("shape", [(1, 3, 2, 2), (2, 2, 2, 2)])
+def test_a_gradient_of_maxima_in_fewer_planes_than_the_input_has_is_an_error(
+    shape: tuple[int, ...],
+) -> None:
+    image, slope, where = torch.ones(2, 3, 4, 4), torch.ones(shape), torch.zeros(shape).long()
+    aten, options = torch.ops.aten, ([2, 2], [2, 2], [0, 0], [1, 1], False)
+    with potl.deterministic("ord32"):
+        with pytest.raises(RuntimeError, match="shape of the output"):
+            aten.max_pool2d_with_indices_backward(slope, image, *options, where)
+        with pytest.raises(RuntimeError, match="shape of the output"):
+            aten.adaptive_max_pool2d_backward(slope, image, where)
