@@ -10,7 +10,7 @@ import inspect
 from collections import deque
 from collections.abc import Callable, Iterator
 from types import FunctionType, MethodType, ModuleType
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 import torch
 from torch import nn
@@ -61,6 +61,19 @@ def listed(paths: list[_Path]) -> str:
     names = [*dict.fromkeys(str(path[1]) for path in paths)]
     more = ["..."] if len(names) > _NAMED else []
     return ", ".join(names[:_NAMED] + more)
+
+
+def as_state(paths: list[_Path], task: Task) -> str | None:
+    """The argument that would keep what changed in an optimizer, if that is an object whose state
+    can be saved, such as the optimizer around which another one was made.
+    """
+    holders = holders_of(task)
+    for number, name, *_ in paths:
+        owner, attribute = holders[cast(int, number)], str(name).partition(".")[2]
+        kept = getattr(owner, attribute, None)
+        if owner in task.optimizers and hasattr(kept, "load_state_dict"):
+            return f'state={{"{attribute}": optimizer.{attribute}}}'
+    return None
 
 
 def acting_tensors(

@@ -40,7 +40,7 @@ from ._draft import Draft, draft, head_of
 from ._first_steps import end_of
 from ._left_gradients import added_to, left_by
 from ._lost_types import lost_order, lost_types
-from ._moved import acting_tensors, listed, marks_of, moved, moving
+from ._moved import acting_tensors, as_state, listed, marks_of, moved, moving
 from ._recipe import Options, changed_options, options_of
 from ._same_batches import SameBatches, other_batch
 from ._scalers import Counts, lost_scaler, scaler_counts
@@ -60,9 +60,6 @@ _KEEP_IT = (
     "pass state={name: an object with state_dict and load_state_dict}, which may be a small class "
     "of yours that reads and writes the attribute of another's module; in a module of your own, "
     "make it a buffer, in an optimizer an option of its groups"
-)
-_HIDDEN = (
-    f"something keeps state that a checkpoint does not hold, such as a Python attribute: {_KEEP_IT}"
 )
 Say = Callable[[str], None]
 
@@ -348,7 +345,7 @@ class _Attempt:
                 what="a step from a restored state fails, and the same step in one go does not: "
                 f"{_line(error)}",
                 where=listed(self._moved) or "Task",
-                remedy=_HIDDEN,
+                remedy=self._remedy(second),
             )
             return
         lost = lost_scaler(self._scalers, scalers)
@@ -442,7 +439,7 @@ class _Attempt:
                 what="a step from a restored state differs from the same step in one go"
                 + (f" at {hidden}" if hidden else " in its loss"),
                 where=listed(self._moved) or "Task",
-                remedy=_HIDDEN,
+                remedy=self._remedy(second),
             )
         # Two runs in stock arithmetic may round differently, and in exact arithmetic in nothing.
         if self._arithmetic != _arithmetic.STOCK or not _all_close(losses, other_losses):
@@ -460,6 +457,13 @@ class _Attempt:
                 "clock; seed or switch off inside build what a library draws elsewhere",
             )
         return None
+
+    def _remedy(self, session: Session) -> str:
+        argument = as_state(self._moved, session.task)
+        hidden = "something keeps state that a checkpoint does not hold"
+        if argument is not None:
+            return f"{hidden}: pass {argument} to potl.Task"
+        return f"{hidden}, such as a Python attribute: {_KEEP_IT}"
 
     def _two_steps(
         self, session: Session, steps: tuple[int, ...]

@@ -20,7 +20,7 @@ from torch.optim import Optimizer
 from .. import _core
 from .._base._errors import NotReplayable, Problem
 from ._task import Task
-from ._values import DTYPES, Tree, refusal, to_tree
+from ._values import DTYPES, Tree, option_to_tree, refusal, to_tree
 
 # Smaller tensors are copied and hashed in the time that it takes to ask whether they changed.
 _LEAST_KEPT = 1 << 16
@@ -178,7 +178,8 @@ class TreeBuilder:
                 elif type(value) in _SIMPLE:
                     packed[key] = value
                 else:
-                    packed[key] = self._values(value, f"{path}/param_groups/{index}/{key}")
+                    place = f"{path}/param_groups/{index}/{key}"
+                    packed[key] = option_to_tree(value, self.describe, place)
             groups.append(packed)
         describe = self.describe
         state: dict[int | str, Any] = {}

@@ -26,7 +26,7 @@ _REMEDY = (
     "Task.step, by numbers in a buffer"
 )
 
-_BATCHES = (
+BATCHES = (
     "pass what a BatchSampler was given: its sampler as sampler=, its batch size as batch_size=; "
     "let a class of your own yield the same indices one by one, and their number be its length; "
     "for batches of several sizes, let the data set return the list of a batch's samples, with "
@@ -94,7 +94,7 @@ class OwnOrder:
                 self._sampler.set_epoch(epoch)
             drawn = list(self._sampler)
         if any(isinstance(one, (list, tuple)) for one in drawn):
-            raise self._problem("it yields batches, where a task cuts them itself", _BATCHES)
+            raise self._problem("it yields batches, where a task cuts them itself", BATCHES)
         try:
             ids = np.array([one.__index__() for one in drawn], dtype=np.int64)
         except (AttributeError, TypeError, OverflowError):

@@ -17,7 +17,7 @@ from .. import _core
 from .._base._errors import MismatchError
 from ._capture import is_standard, modules_of
 from ._task import Task
-from ._values import Placed, Tree, copy_into, from_tree, tensor_of
+from ._values import Placed, Tree, copy_into, from_tree, option_from_tree, tensor_of
 
 
 def restore_task(task: Task, tree: Tree) -> None:
@@ -166,7 +166,7 @@ def _restore_optimizer(optimizer: Optimizer, tree: Tree, path: str, placed: Plac
         for key, value in saved.items():
             if key != "params":
                 place = f"{path}/param_groups/{i}/{key}"
-                group[key] = from_tree(value, group.get(key), placed, place)
+                group[key] = option_from_tree(value, group.get(key), placed, place)
     before = {
         numbers[id(owner)] if isinstance(owner, torch.Tensor) else owner: kept
         for owner, kept in optimizer.state.items()

@@ -125,7 +125,12 @@ class Task:
         shuffle: bool = True,
         sampler: Any = None,
         max_steps: int | None = None,
+        batch_sampler: None = None,
     ) -> None:
+        if batch_sampler is not None:
+            from ._order import BATCHES
+
+            raise UsageError("batch_sampler= is not supported: a task cuts batches itself", BATCHES)
         self.model = model
         self.optimizers = _unwrapped(_as_tuple(optimizer))
         self.optimizer = self.optimizers[0] if len(self.optimizers) == 1 else None

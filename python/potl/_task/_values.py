@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping
+from enum import Enum
 from typing import Any
 
 import torch
@@ -20,6 +21,8 @@ _NAMES = """
 """
 DTYPES: dict[torch.dtype, str] = {getattr(torch, name): name for name in _NAMES.split()}
 DTYPE_OF: dict[str, torch.dtype] = {name: dtype for dtype, name in DTYPES.items()}
+
+_BY_NAME = {str(dtype): dtype for dtype in DTYPES}
 
 # A state as it is captured or read: maps by name, down to descriptions or views of tensors and to
 # whatever the user's own optimizers, schedulers and modules keep. Readers ask a value for its type.
@@ -154,6 +157,31 @@ def from_tree(value: Any, live: Any, placed: Placed, path: str) -> Any:
             return kept
         return out
     return value
+
+
+def option_to_tree(value: Any, tensor: Callable[[torch.Tensor, str], Any], path: str) -> Any:
+    """As `to_tree`, of an option of an optimizer: a dtype and a member of an enum are their names,
+    because the task has them in the same place.
+    """
+    if isinstance(value, Enum):
+        return value.name
+    if isinstance(value, torch.dtype) and value in DTYPES:
+        return str(value)
+    return to_tree(value, tensor, path)
+
+
+def option_from_tree(value: Any, live: Any, placed: Placed, path: str) -> Any:
+    """As `from_tree`, of an option of an optimizer.
+
+    Raises:
+        MismatchError: There is no such dtype or member.
+    """
+    if not isinstance(live, (Enum, torch.dtype)):
+        return from_tree(value, live, placed, path)
+    known: Mapping[str, object] = type(live).__members__ if isinstance(live, Enum) else _BY_NAME
+    if not isinstance(value, str) or value not in known:
+        raise MismatchError(f"{path}: the state holds {value!r}, the task {live}")
+    return known[value]
 
 
 def _tensor_like(view: _core.TensorView, live: Any, placed: Placed, path: str) -> torch.Tensor:

@@ -16,19 +16,25 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from .. import _core
 from .._task._forms import Law
 from .._task._schedule import end_epoch_metric, set_rates
 from .._task._task import Task, is_metric_driven
-from .._task._values import DTYPES, Placed, Tree, from_tree, to_tree
+from .._task._values import (
+    DTYPES,
+    Placed,
+    Tree,
+    from_tree,
+    option_from_tree,
+    option_to_tree,
+    to_tree,
+)
 
 if TYPE_CHECKING:
-    from .. import _core
     from .._task._schedule import Schedule
 
 # Options of the groups of every optimizer, and the state of every scheduler.
 _Snapshot = tuple[list[list[dict[str, object]]], list[object]]
-
-_SKIPPED = 1  # flag of a step record, docs/format/transcript.md
 
 # Rates near zero are differences of larger ones, whose rounding they keep.
 _SLACK = 1e-12
@@ -144,7 +150,11 @@ def _snapshot(task: Task) -> _Snapshot:
 
     groups = [
         [
-            {key: to_tree(value, copy, key) for key, value in group.items() if key != "params"}
+            {
+                key: option_to_tree(value, copy, key)
+                for key, value in group.items()
+                if key != "params"
+            }
             for group in optimizer.param_groups
         ]
         for optimizer in task.optimizers
@@ -160,7 +170,7 @@ def _load(task: Task, snapshot: _Snapshot) -> None:
     for optimizer, saved in zip(task.optimizers, groups, strict=True):
         for group, values in zip(optimizer.param_groups, saved, strict=True):
             for key, value in values.items():
-                group[key] = own(from_tree(value, group.get(key), Placed(), key))
+                group[key] = own(option_from_tree(value, group.get(key), Placed(), key))
     for scheduler, state in zip(task.schedulers, schedulers, strict=True):
         scheduler.load_state_dict(from_tree(state, scheduler.state_dict(), Placed(), "schedulers"))
 
@@ -204,7 +214,7 @@ class ScalerAhead:
         found = torch.zeros(()), torch.ones(())
         options = [self._tree[k] for k in ("growth_factor", "backoff_factor", "growth_interval")]
         for flag in flags[done:step]:
-            torch._amp_update_scale_(scale, tracker, found[flag & _SKIPPED], *options)
+            torch._amp_update_scale_(scale, tracker, found[flag & _core.SKIPPED], *options)
         self._known.insert(index + 1, (step, float(scale), int(tracker)))
         return self._known[index + 1]
 

@@ -457,3 +457,28 @@ def test_another_order_in_memory_is_named_with_its_remedy() -> None:
     assert problem.where == "optimizers/0/state/0/basis"
     assert "another order in memory" in problem.what and "contiguous()" in problem.remedy
     assert potl.check(lambda: with_optimizer(InRows)) == []
+
+
+class Around(torch.optim.Optimizer):
+    """Makes the steps of another optimizer, as SAM does."""
+
+    def __init__(self, params: Any) -> None:
+        super().__init__(params, {"lr": 0.1})
+        self.base_optimizer = torch.optim.SGD(self.param_groups, lr=0.1, momentum=0.9)
+        self.param_groups = self.base_optimizer.param_groups
+
+    def step(self, closure: Any = None) -> None:
+        self.base_optimizer.step()
+
+
+def around(keep: bool) -> potl.Task:
+    model = tasks.mlp()
+    optimizer = Around(model.parameters())
+    state: Any = {"base_optimizer": optimizer.base_optimizer} if keep else None
+    return tasks.task(model, optimizer, state=state)
+
+
+def test_an_optimizer_around_another_one_is_told_the_argument_that_keeps_it() -> None:
+    [problem] = potl.check(lambda: around(False))
+    assert 'pass state={"base_optimizer": optimizer.base_optimizer} to potl.Task' in problem.remedy
+    assert potl.check(lambda: around(True)) == []

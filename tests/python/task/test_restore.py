@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from enum import Enum
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -64,6 +66,53 @@ def test_options_of_the_optimizer_that_the_state_does_not_have_are_gone() -> Non
         session.task.optimizers[0].param_groups[0]["mine"] = 1
         session.restore(state)
         assert "mine" not in session.task.optimizers[0].param_groups[0]
+
+
+class Phase(Enum):
+    WARM, COLD = "w", "c"
+
+
+class Chosen(torch.optim.SGD):
+    """Has options that are a dtype and a member of an enum, and changes them."""
+
+    def __init__(self, params: Any) -> None:
+        super().__init__(params, lr=0.1)
+        self.param_groups[0].update(keeps=torch.bfloat16, phase=Phase.WARM, steps=0)
+
+    def step(self, closure: Any = None) -> None:
+        super().step(closure)
+        group = self.param_groups[0]
+        group["steps"] += 1
+        if group["steps"] == 8:
+            group.update(keeps=torch.float16, phase=Phase.COLD)
+        scale = 0.9 if group["phase"] is Phase.WARM else 0.8
+        for one in group["params"]:
+            one.data.mul_(scale)
+
+
+def chosen() -> potl.Task:
+    model = tasks.mlp()
+    return tasks.task(model, Chosen(model.parameters()))
+
+
+def test_options_of_an_optimizer_may_be_dtypes_and_members_of_enums(tmp_path: Path) -> None:
+    job = potl.Job.create(chosen, seed=7, checkpoint_every=2)
+    made = potl.record(chosen, tmp_path / "run", job=job)
+    checks = [potl.Replay(samples=job.core.segments)]
+    report = potl.verify(made, job=job, commitment=made.commit(), task=chosen, checks=checks)
+    assert report.verdict == "accepted", [f.reason for f in report.findings]
+
+
+@pytest.mark.parametrize(
+    ("key", "wrong"), [("keeps", "torch.nothing"), ("phase", "HOT"), ("phase", ["WARM"])]
+)
+def test_an_option_that_the_task_does_not_know_is_an_error(key: str, wrong: object) -> None:
+    state = change(state_of(chosen), lambda t: first(t).update({key: wrong}))
+    with (
+        Session.open(chosen, seed=7) as session,
+        pytest.raises(potl.MismatchError, match=f"param_groups/0/{key}: the state holds"),
+    ):
+        session.restore(state)
 
 
 def wrapped() -> potl.Task:

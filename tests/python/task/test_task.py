@@ -35,6 +35,7 @@ MISTAKES = {
     "scheduler_interval is 'batch'": {"scheduler_interval": "batch"},
     "grad_clip is 0": {"grad_clip": 0},
     "the task has no loss": {"loss": None},
+    "batch_sampler= is not supported": {"batch_sampler": [[0, 1]]},
     "without state_dict": {"state": {"x": object()}},
     "ema is a object without state_dict": {"ema": object()},
 }
