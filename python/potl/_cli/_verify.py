@@ -96,7 +96,10 @@ def _verify(
         ),
     ] = None,
     nonce: Annotated[
-        str | None, typer.Option(help="64 hexadecimal digits: repeat an earlier challenge.")
+        str | None,
+        typer.Option(
+            metavar="FILE|HEX", help="64 hexadecimal digits, which repeat an earlier challenge."
+        ),
     ] = None,
     challenge: Annotated[
         Path | None,
@@ -188,7 +191,8 @@ def _challenge(
     job: Annotated[Path, typer.Option(help="Your own copy of the job.")],
     commitment: Annotated[Path, typer.Option(help="The prover's commitment.")],
     nonce: Annotated[
-        str | None, typer.Option(help="64 hexadecimal digits instead of fresh ones.")
+        str | None,
+        typer.Option(metavar="FILE|HEX", help="64 hexadecimal digits instead of fresh ones."),
     ] = None,
     ledger: Ledger = None,
     token_file: TokenFile = None,
