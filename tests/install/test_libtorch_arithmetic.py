@@ -30,6 +30,31 @@ def test_the_installed_guard(programs: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+CONSUMER = """
+cmake_minimum_required(VERSION 3.25)
+project(consumer CXX)
+add_library(torch INTERFACE IMPORTED)
+find_package(potl REQUIRED COMPONENTS libtorch_arithmetic)
+"""
+
+
+def test_operators_are_found_for_one_minor_version_of_libtorch(
+    prefix: Path, tmp_path: Path
+) -> None:
+    if not [*prefix.glob("**/potl-torch-targets.cmake")]:
+        pytest.skip("the C++ build has no operators for torch: POTL_BUILD_PYTHON or _TORCH is off")
+    (tmp_path / "CMakeLists.txt").write_text(CONSUMER)
+    minor = ".".join(torch.__version__.split(".")[:2])
+    for version, is_found in ((f"{minor}.99", True), (f"{minor}0.0", False), ("2.1.0", False)):
+        done = run(
+            *("cmake", "-S", tmp_path, "-B", tmp_path / version, "-G", "Ninja"),
+            *(f"-DCMAKE_PREFIX_PATH={prefix}", f"-DTorch_VERSION={version}"),
+        )
+        said = " ".join(done.stderr.split())
+        assert (done.returncode == 0) == is_found, said
+        assert is_found or f"built against LibTorch {minor}, this is {version}" in said
+
+
 def pattern(*sizes: int, period: int) -> Any:
     count = 1
     for size in sizes:

@@ -24,7 +24,8 @@
 namespace potl::libtorch {
 
 struct job_options {
-  std::uint64_t seed = 0;              ///< below 2^53: everything random follows from it
+  /// Below 2^53: everything random follows from it. Has to be given.
+  std::optional<std::uint64_t> seed = std::nullopt;
   std::uint64_t checkpoint_every = 1;  ///< steps of a segment, the unit that a verifier draws
   std::uint64_t max_segment = 0;       ///< after potl prune; 0: checkpoint_every
   /// "ord32", "cr32", "log64", "xint24" or "xint16", in which a replay has the same bits on every
@@ -36,7 +37,7 @@ struct job_options {
   /// without max_segment no more than 20 states or 2 GB, whichever is more.
   std::optional<std::uint64_t> store_every = std::nullopt;
   double tolerance_cap = transcript::job().tolerance_cap;
-  std::uint64_t max_resumes = 16;  ///< interruptions after which the recording may go on
+  std::uint64_t max_resumes = transcript::job().max_resumes;
   std::optional<public_key> trainer = std::nullopt;  ///< absent: who trains is left open
 };
 
@@ -137,12 +138,9 @@ inline std::vector<transcript::rate_run> rate_table(const task& of, std::uint64_
 
 /// Everything that the task says of itself: the arithmetic and what is stored are left out.
 inline transcript::job draft_of(const task& made, const job_options& options) {
-  if (options.seed >> 53 != 0) {
-    misuse("seed is " + std::to_string(options.seed), "use a number below 2^53");
-  }
   transcript::snapshot_memory memory;
   transcript::job out;
-  out.seed = options.seed;
+  out.seed = *options.seed;
   out.epochs = made.epochs;
   out.batch_size = made.batch_size;
   out.accumulate = made.accumulate;
@@ -225,8 +223,8 @@ inline transcript::job tried(const builder& build, const task& made, transcript:
   const double loss = first_loss(build, made, agreed);
   const auto [ends, after] = require_replayable(build, agreed);
   require_finite(made, after);
-  const bool open = !options.store_every && draft.arithmetic != "stock" &&
-                    draft.max_segment == draft.checkpoint_every;
+  const bool open =
+      !options.store_every && draft.is_exact() && draft.max_segment == draft.checkpoint_every;
   if (!open) return written(std::move(draft), made, loss, ends);
   draft.store_every =
       draft.checkpoint_every * transcript::affordable_stride(draft.segments(), after.size_bytes());
@@ -246,7 +244,12 @@ inline transcript::job make_job(const builder& build, const job_options& options
     detail::misuse("there is no arithmetic \"" + options.arithmetic + "\"",
                    "use auto, stock, ord32, cr32, log64, xint24 or xint16");
   }
-  const task made = build_task(build, options.seed);
+  if (!options.seed || *options.seed >> 53 != 0) {
+    detail::misuse(
+        options.seed ? "seed is " + std::to_string(*options.seed) : "the job has no seed",
+        "set job_options::seed to a number below 2^53");
+  }
+  const task made = build_task(build, *options.seed);
   transcript::job draft = detail::draft_of(made, options);
   if (options.arithmetic != "auto") {
     draft.arithmetic = options.arithmetic;

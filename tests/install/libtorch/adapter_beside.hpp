@@ -82,4 +82,27 @@ void a_client_in_inference_mode_trains_as_others() {
   EXPECT(trained(true) == trained(false));
 }
 
+void autocast_around_a_step_is_no_part_of_it() {
+  const auto end_of = [](const pl::builder& build, bool around) {
+    pl::workload work(build, job_of(build));
+    at::autocast::set_autocast_enabled(at::kCPU, around);
+    work.run_step(1);
+    EXPECT(at::autocast::is_autocast_enabled(at::kCPU) == around);
+    at::autocast::set_autocast_enabled(at::kCPU, false);
+    return work.capture().state_digest();
+  };
+  const pl::builder plain = builder_of(momentum);
+  EXPECT(end_of(plain, true) == end_of(plain, false));
+  const pl::builder leaves_it_on = [&] {
+    pl::task out = plain();
+    out.losses = [losses = out.losses](const pl::tensors& batch) {
+      const at::Tensor each = losses(batch);
+      at::autocast::set_autocast_enabled(at::kCPU, true);
+      return each;
+    };
+    return out;
+  };
+  EXPECT(end_of(leaves_it_on, true) == end_of(leaves_it_on, false));
+}
+
 }  // namespace

@@ -351,7 +351,7 @@ void an_exact_arithmetic_needs_its_component() {
   EXPECT(job_of(build).arithmetic == "stock");
   std::string why;
   try {
-    pl::make_job(build, {.arithmetic = "ord32"});
+    pl::make_job(build, {.seed = 3, .arithmetic = "ord32"});
   } catch (const potl::exception& e) {
     EXPECT(e.details().code == potl::errc::unsupported);
     why = e.details().remedy;
@@ -360,13 +360,14 @@ void an_exact_arithmetic_needs_its_component() {
   const auto of = [&](const pl::job_options& options) {
     return code_of([&] { pl::make_job(build, options); });
   };
-  EXPECT(of({.arithmetic = "rn53"}) == potl::errc::usage);
-  EXPECT(of({.store_every = 10}) == potl::errc::usage);  // nobody could derive the others
+  EXPECT(of({.seed = 3, .arithmetic = "rn53"}) == potl::errc::usage);
+  EXPECT(of({.seed = 3, .store_every = 10}) ==
+         potl::errc::usage);  // nobody could derive the others
 }
 
 void a_number_that_makes_no_training_is_named() {
   const auto says = [](const std::function<void(pl::task&)>& change, const std::string& what,
-                       const pl::job_options& options = {.checkpoint_every = 5}) {
+                       const pl::job_options& options = {.seed = 3, .checkpoint_every = 5}) {
     const pl::builder plain = builder_of(momentum);
     const pl::builder build = [&] {
       pl::task out = plain();
@@ -412,6 +413,7 @@ void a_number_that_makes_no_training_is_named() {
   EXPECT(says(rates({0.1, 0.1}), "gives step 1 2 rates for 1 parameter group"));
   EXPECT(says(rates({NAN}), "a learning rate of step 1 is not finite"));
   EXPECT(says([](pl::task&) {}, "seed is 9007199254740992", {.seed = std::uint64_t{1} << 53}));
+  EXPECT(says([](pl::task&) {}, "the job has no seed", {.checkpoint_every = 5}));
   EXPECT(says([](pl::task&) {}, "no arithmetic \"ord23\"", {.arithmetic = "ord23"}));
 }
 
@@ -510,7 +512,8 @@ void a_key_that_the_job_does_not_pin_records_nothing(const std::string& path) {
   const pl::builder build = builder_of(momentum);
   const potl::signing_key key = potl::signing_key::generate();
   const auto job = pl::make_job(
-      build, {.checkpoint_every = 5, .trainer = potl::signing_key::generate().verifier()});
+      build,
+      {.seed = 3, .checkpoint_every = 5, .trainer = potl::signing_key::generate().verifier()});
   pl::workload work(build, job);
   EXPECT(code_of([&] { pl::recorder(path, work, key); }) == potl::errc::usage);
   EXPECT(!std::filesystem::exists(path));
@@ -582,6 +585,7 @@ int main(int count, char** words) {
   a_job_in_stock_arithmetic_is_rough_where_asked();
   what_divides_by_nothing_that_it_keeps_is_linear();
   the_users_generator_is_left_alone();
+  autocast_around_a_step_is_no_part_of_it();
   dropout_follows_the_step();
   nothing_writes_to_what_inference_made();
   a_client_in_inference_mode_trains_as_others();

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <ATen/Parallel.h>
+#include <ATen/autocast_mode.h>
 
 #include <cstdint>
 #include <iterator>
@@ -17,6 +18,32 @@
 #include <potl/libtorch/detail/rough_sums.hpp>
 
 namespace potl::libtorch {
+namespace detail {
+
+/// Switches autocast off in this thread, and back at the end of its life: what a program has around
+/// a step, or one step leaves on for the next, is no part of the task.
+class without_autocast {
+ public:
+  without_autocast() {
+    for (std::size_t i = 0; i < std::size(devices); ++i) {
+      before_[i] = at::autocast::is_autocast_enabled(devices[i]);
+      at::autocast::set_autocast_enabled(devices[i], false);
+    }
+  }
+  without_autocast(const without_autocast&) = delete;
+  without_autocast& operator=(const without_autocast&) = delete;
+  ~without_autocast() {
+    for (std::size_t i = 0; i < std::size(devices); ++i) {
+      at::autocast::set_autocast_enabled(devices[i], before_[i]);
+    }
+  }
+
+ private:
+  static constexpr at::DeviceType devices[] = {at::kCPU, at::kCUDA};
+  bool before_[std::size(devices)];
+};
+
+}  // namespace detail
 
 class step_arithmetic {
  public:
@@ -73,11 +100,11 @@ class step_arithmetic {
   bool is_exact() const noexcept { return agreed_ || other_; }
 
   /// Computes as chosen while what it gives lives, in this thread.
-  std::shared_ptr<void> block(numeric::rounding_session* log = nullptr) {
-    if (rough_) return std::make_shared<detail::rough_sums::block>(*rough_);
-    if (other_) return exact_({.mode = *other_, .lenient = true});
-    return agreed_ ? exact_({.mode = *agreed_, .log = log}) : nullptr;
-  }
+  struct block_scope {
+    detail::without_autocast plain;
+    std::shared_ptr<void> arithmetic;
+  };
+  block_scope block(numeric::rounding_session* log = nullptr) { return {{}, chosen(log)}; }
 
   /// Throws what kept the blocks since the last call from computing as chosen.
   void require_chosen() {
@@ -85,6 +112,12 @@ class step_arithmetic {
   }
 
  private:
+  std::shared_ptr<void> chosen(numeric::rounding_session* log) {
+    if (rough_) return std::make_shared<detail::rough_sums::block>(*rough_);
+    if (other_) return exact_({.mode = *other_, .lenient = true});
+    return agreed_ ? exact_({.mode = *agreed_, .log = log}) : nullptr;
+  }
+
   block_maker exact_;
   std::optional<numeric::arithmetic> agreed_;  ///< absent: stock
   std::optional<numeric::arithmetic> other_;
