@@ -40,6 +40,7 @@ class held_files {
     const auto in_parent = [] { all().mutex_.unlock(); };
     const auto in_child = [] {
       for (const int file : all().files_) ::dup3(all().nothing_.get(), file, O_CLOEXEC);
+      all().files_.clear();  // a number may be another file's by the time this process forks
       all().mutex_.unlock();
     };
     if (!nothing_ || ::pthread_atfork(before, in_parent, in_child) != 0) throw std::bad_alloc();

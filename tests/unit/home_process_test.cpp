@@ -87,3 +87,24 @@ TEST_CASE("the lock of a process that ends is not held by one that was forked fr
   ::close(wait[1]);
   ::close(wait[0]);
 }
+
+TEST_CASE("what a process opens where a lock was is its own, in those that it forks, too") {
+  const potl_test::temporary_directory folder;
+  const auto held = directory_lock::take(folder.file(""), "taken", "");
+  const auto behind = [](int file) {
+    std::error_code error;
+    return std::filesystem::read_symlink("/proc/self/fd/" + std::to_string(file), error).string();
+  };
+  CHECK(forked([&] {
+    std::map<int, std::string> opened;
+    for (int file = 3; file < 256; ++file) {
+      if (behind(file) != "/dev/null") continue;
+      const int other = ::open(folder.file(std::to_string(file)).c_str(), O_CREAT | O_RDWR, 0600);
+      if (::dup2(other, file) != file) return false;
+      opened[file] = behind(file);
+    }
+    const auto is_kept = [&](const auto& one) { return behind(one.first) == one.second; };
+    return !opened.empty() &&
+           forked([&] { return std::all_of(opened.begin(), opened.end(), is_kept); });
+  }));
+}
