@@ -119,9 +119,11 @@ class Mirror:
         return max(held, default=0)
 
     def copy_from(self, other: Path) -> None:
-        """Takes over from a mirror of the same run what every process reads."""
-        for name in (_source.LOG, _source.JOB, _source.TELEMETRY):
-            if name in self._sizes:
+        """Takes over from a mirror of the same run what every process reads, as far as it is there:
+        a file that nobody read is as long as a server says, and a copy would have its zeros.
+        """
+        for name in (_source.LOG, _source.TELEMETRY):
+            if name in self._sizes and _is_whole(other / name):
                 shutil.copyfile(other / name, self._path(name))
                 self._here[name, 0, self._sizes[name]] = None
 
@@ -173,6 +175,12 @@ def _written(path: Path) -> Iterator[None]:
             "see that there is room in the folder for temporary files: TMPDIR names another one, "
             "and cache_bytes what may lie there",
         ) from error
+
+
+def _is_whole(path: Path) -> bool:
+    """Whether all of a file takes room. One that is compressed may seem not to be."""
+    about = path.stat()
+    return about.st_blocks * 512 >= about.st_size
 
 
 def sizes_of(directory: Path) -> Sizes:

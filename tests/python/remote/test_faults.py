@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,6 +16,7 @@ from serving import Recorded, proxied, served
 
 import potl
 from potl._remote._http import Http
+from potl._remote._remote import again, opened
 
 QUICK: dict[str, Any] = {"checks": [potl.Replay(samples=1, top_q=0, reach=0)]}
 LISTING, LOG, STATE = "/v1/run", "/v1/log", "/v1/checkpoints/"
@@ -241,6 +243,26 @@ def test_states_of_another_run_in_the_middle_reject_nobody(
     with proxied(url, change) as proxy:
         report = recorded.verify(proxy.url, workers=workers, **QUICK)
     assert report.verdict == "inconclusive", report.sentence
+
+
+def test_sizes_that_a_server_invents_cost_a_worker_no_room(recorded: Recorded, url: str) -> None:
+    most = 1 << 20
+
+    def change(path: str, raw: bytes) -> Iterator[bytes]:
+        if path == LISTING:
+            head, body = head_and_body(raw)
+            body = json.dumps({**json.loads(body), "job_bytes": 64 * most, "telemetry": 64 * most})
+            head = re.sub(rb"(?i)(content-length: )[0-9]+", b"\\g<1>%d" % len(body), head)
+            raw = head + b"\r\n\r\n" + body.encode()
+        yield raw
+
+    with proxied(url, change) as proxy, opened(proxy.url, recorded.job.core) as place:
+        assert place.remote is not None
+        own = again(place.remote, place.directory, recorded.job.core)
+        for folder in (place.directory, own.directory):
+            found = [one.stat() for one in folder.iterdir() if one.is_file()]
+            assert sum(one.st_size for one in found) > 2 * 64 * most
+            assert sum(one.st_blocks * 512 for one in found) < most
 
 
 def another_range(raw: bytes) -> Iterator[bytes]:
