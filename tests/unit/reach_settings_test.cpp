@@ -293,3 +293,29 @@ TEST_CASE("moments that no gradients make are strange where they come, and only 
   groups.push_back(group(0.9, 0.5));  // nothing bounds its mean
   REQUIRE(pushed(1e-4F, 0.99F * square).empty());
 }
+
+TEST_CASE("a product that grows is strange, since steps of NAdam make it smaller") {
+  std::list<std::vector<float>> kept;
+  // Its value after a step; below zero: none, and none of the tensor's elements.
+  const auto grown = [&](const std::function<float(std::uint64_t)>& at) {
+    return strange(
+        [&](std::uint64_t step) {
+          const float value = at(step);
+          auto& values = kept.emplace_back(value < 0 ? 0 : 1, value);
+          const auto own = members({{"mu_product", {potl_test::tensor_of(values)}}});
+          const auto all = members({{"state", members({{"0", own}})}});
+          return members({{"optimizers", {state_list{all}}}});
+        },
+        true);
+  };
+  const auto fades = [](std::uint64_t step) { return std::pow(0.9F, static_cast<float>(step)); };
+  REQUIRE(grown(fades).empty());
+  const auto found = grown([&](std::uint64_t step) { return fades(step) * (step < 100 ? 1 : 4); });
+  REQUIRE(found.size() == 1);
+  REQUIRE(found[0].where == segment{90, 100});
+  REQUIRE(found[0].tensor == "optimizers/0/state/0/mu_product");
+  REQUIRE(found[0].ratio == 1);
+  REQUIRE(grown([&](std::uint64_t step) { return step < 100 ? -1 : fades(step); }).empty());
+  REQUIRE(grown([&](std::uint64_t step) { return step < 100 ? -1 : 1.1F; })[0].where ==
+          segment{90, 100});
+}

@@ -57,6 +57,15 @@ std::vector<std::uint64_t> undrawn(const fake_run& run, const replay_options& op
   return out;
 }
 
+// The segments of ten steps that begin there, each with the one before it, but for those drawn.
+std::vector<segment> with_those_before(const fake_run& run, const std::set<std::uint64_t>& starts) {
+  std::vector<segment> out;
+  for (const std::uint64_t start : undrawn(run, only_reach())) {
+    if (starts.count(start) + starts.count(start + 10) > 0) out.push_back({start, start + 10});
+  }
+  return out;
+}
+
 screening screened_of(const fake_run& run, usual_of whose = usual_of::all_stretches) {
   return screen(run.view, *run.view.moved(), whose);
 }
@@ -124,12 +133,13 @@ TEST_CASE("a movement counts every element, and what stays as it was not at all"
   REQUIRE((turned.came == 2 && turned.went == Approx(std::sqrt(2.0))));
 }
 
-TEST_CASE("what lies further from the state before than is usual is asked for, and nothing else") {
+TEST_CASE("what lies further than is usual is asked for with what led there, and nothing else") {
   fake_run run(1000, 10, 100);
   const auto free = undrawn(run, only_reach());
+  const auto both = with_those_before(run, {free[5], free[20]});
+  REQUIRE(both.size() > 2);
   run.jump = jumps({free[5], free[20]}, 10.5);
-  REQUIRE(asked(run, only_reach(), "reach") ==
-          std::vector<segment>{{free[5], free[5] + 10}, {free[20], free[20] + 10}});
+  REQUIRE(asked(run, only_reach(), "reach") == both);
   run.jump = jumps({free[5], free[20]}, 9.5);
   REQUIRE(asked(run, only_reach(), "reach").empty());
 }
@@ -137,8 +147,9 @@ TEST_CASE("what lies further from the state before than is usual is asked for, a
 TEST_CASE("a state that cannot be compared is asked for") {
   fake_run run(1000, 10, 100);
   const auto free = undrawn(run, only_reach());
+  const auto both = with_those_before(run, {free[7]});
   run.jump = jumps({free[7]}, std::nan(""));
-  REQUIRE(asked(run, only_reach(), "reach") == std::vector<segment>{{free[7], free[7] + 10}});
+  REQUIRE(asked(run, only_reach(), "reach") == both);
 }
 
 TEST_CASE("with the rule off, or a reach of 0, nothing is read and nothing asked for") {
@@ -176,16 +187,21 @@ TEST_CASE("movements beyond reach are inconclusive until they are replayed") {
   const finding open = judged_reach(run, {});
   REQUIRE(open.result == outcome::inconclusive);
   REQUIRE(open.reason.ends_with(
-      ": replay more (samples=2 makes room for all), or allow more (reach=) where honest "
+      ": replay more (samples=4 makes room for all), or allow more (reach=) where honest "
       "trainings move so"));
-  REQUIRE(judged_reach(run, {answered(500, 510)}).result == outcome::inconclusive);
-  REQUIRE(judged_reach(run, {answered(500, 510), answered(700, 710)}).result == outcome::pass);
-  REQUIRE(judged_reach(run, {answered(500, 510), answered(700, 710, measured::verifier_error)})
-              .result == outcome::inconclusive);
+  // With what led there: true steps go far from a false state.
+  const auto with = [&](const segment_measurement& one) {
+    return judged_reach(run, {answered(490, 500), answered(500, 510), answered(690, 700), one});
+  };
+  REQUIRE(with(answered(500, 510)).result == outcome::inconclusive);
+  REQUIRE(with(answered(700, 710, measured::verifier_error)).result == outcome::inconclusive);
   auto replaced = answered(700, 710);
   replaced.request.superseded = true;
-  REQUIRE(judged_reach(run, {answered(500, 510), replaced}).result == outcome::inconclusive);
-  const finding pass = judged_reach(run, {answered(500, 510), answered(700, 710)});
+  REQUIRE(with(replaced).result == outcome::inconclusive);
+  REQUIRE(judged_reach(run, {answered(490, 500), answered(500, 510), answered(700, 710)}).result ==
+          outcome::inconclusive);
+  const finding pass = with(answered(700, 710));
+  REQUIRE(pass.result == outcome::pass);
   REQUIRE(pass.statistic == 1);
   REQUIRE(pass.threshold == 10);
 }
@@ -382,7 +398,8 @@ TEST_CASE("a stretch is replayed as one, and paid for by its segments") {
   run.view.agreed.arithmetic = "ord32";
   run.view.agreed.store_every = 50;
   run.jump = jumps({100, 300, 500}, 50);
-  REQUIRE(asked(run, only_reach(10), "reach") == std::vector<segment>{{100, 150}, {300, 350}});
+  REQUIRE(asked(run, only_reach(15), "reach") ==
+          std::vector<segment>{{50, 100}, {100, 150}, {300, 350}});
   // One is always affordable.
   REQUIRE(asked(run, only_reach(3), "reach") == std::vector<segment>{{100, 150}});
 }
@@ -396,8 +413,8 @@ TEST_CASE("a stretch of which a part is replayed anyway is paid for as a whole")
   const auto among = [&](std::uint64_t samples) {
     return asked(run, only_reach(samples), "reach");
   };
-  REQUIRE(among(10) == std::vector<segment>{{500, 550}, {950, 1000}});
-  REQUIRE(among(9) == std::vector<segment>{{500, 550}});
+  REQUIRE(among(15) == std::vector<segment>{{450, 500}, {500, 550}, {950, 1000}});
+  REQUIRE(among(14) == std::vector<segment>{{450, 500}, {500, 550}});
 }
 
 TEST_CASE("a stretch that is replayed anyway is not asked for again") {
@@ -420,6 +437,7 @@ TEST_CASE("a stretch of which a part was replayed is not covered") {
   run.view.agreed.store_every = 50;
   run.jump = jumps({100}, 50);
   const auto judged = [&](std::vector<segment_measurement> all) {
+    all.push_back(answered(50, 100));
     return judged_reach(run, std::move(all)).result;
   };
   REQUIRE(judged({answered(100, 130)}) == outcome::inconclusive);

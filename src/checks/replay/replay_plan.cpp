@@ -206,7 +206,9 @@ result<replay_selection> select_segments(const run_view& run, const replay_optio
             .stretches);
     for (const screened& one : ranked) {
       if (!reaches || !is_beyond(one, options.reach)) break;
-      if (choice.take(one.where, options.samples, true)) ask(one.where, "reach");
+      for (const segment& each : {one.where, stretch_before(stretches, one.where)}) {
+        if (choice.take(each, options.samples, true)) ask(each, "reach");
+      }
     }
     // However many change honestly, they leave nothing undecided: which are false is not known.
     const std::uint64_t some = (options.samples + 3) / 4;

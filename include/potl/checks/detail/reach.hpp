@@ -123,8 +123,12 @@ std::vector<screened> screen_settings(const run_view& run, const movements& move
 /// Whether this stretch is looked at: anything but a ratio within `reach`.
 inline bool is_beyond(const screened& one, double reach) { return !(one.ratio <= reach); }
 
-/// The finding of rule replay.reach: the first stretch was replayed, and every one beyond, as far
-/// as was measured. `sampled` of `pool` segments were drawn and judged.
+/// The one of these before `far`, which is replayed with it: from a state in which an optimizer
+/// divides by next to nothing, true steps lead anywhere. The first one follows none but itself.
+segment stretch_before(std::span<const segment> stretches, const segment& far);
+
+/// The finding of rule replay.reach: the first stretch was replayed, and every one beyond with the
+/// one before it, as far as was measured. `sampled` of `pool` segments were drawn and judged.
 finding judge_reach(const run_view& run, double reach, std::uint64_t pool, std::uint64_t sampled,
                     std::span<const segment_measurement> measurements);
 
