@@ -514,6 +514,9 @@ def _part(path: Path, position: int, size: int) -> bytes:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     except FileNotFoundError:
         return b""
+    except OSError as error:
+        remedy = "links in a run directory are not followed" if path.is_symlink() else ""
+        raise StorageError(f"{path} cannot be read: {error.strerror}", remedy) from error
     try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             raise UsageError(f"{path} is not a regular file", "")
