@@ -468,8 +468,12 @@ class _Pair:
                 return False, finding.reason
         if evidence.steps()["state"] != own.steps()["state"] or self._other_logs(evidence, own):
             return None, CHANGED
+        same = f"all {steps} steps are the same, bit for bit"
+        for finding in evidence.findings():
+            if finding.result == "inconclusive":  # what no verifier accepts
+                return None, f"{same}, but {finding.reason}"
         signed = "" if note is None else ", and the commitment is that of its log"
-        return True, f"all {steps} steps are the same, bit for bit{signed}"
+        return True, f"{same}{signed}"
 
     def _diverged(self, step: int) -> bool:
         """Whether the repetition had a loss or a gradient that is not finite by then."""

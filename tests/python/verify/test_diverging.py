@@ -130,6 +130,15 @@ def test_an_audit_does_not_accuse_by_the_bits_of_a_nan(tmp_path: Path) -> None:
     assert "no verifier accepts such a run" in audit.reason
 
 
+def test_an_audit_does_not_agree_to_a_loss_that_is_not_finite(tmp_path: Path) -> None:
+    job = potl.Job.create(diverging, seed=7, checkpoint_every=3, arithmetic="ord32")
+    run = potl.record(diverging, tmp_path / "run", job=job)
+    audit = potl.audit(run, job=job, task=diverging, log=tmp_path / "own")
+    assert audit.difference is None and audit.steps == STEPS
+    assert audit.agrees is None, audit.reason
+    assert "no run with such a step is accepted" in audit.reason
+
+
 def test_an_audit_accuses_of_what_came_before_a_nan(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
