@@ -82,10 +82,12 @@ class screened_choice {
     return missing == 0 ? 0 : out;
   }
 
-  // `alone`: whether the first may exceed what is left.
-  bool take(const segment& stretch, std::uint64_t budget, bool alone) {
+  bool has_spent() const { return spent_ > 0; }
+
+  // `anyway`: whether it may exceed what is left.
+  bool take(const segment& stretch, std::uint64_t budget, bool anyway) {
     const std::uint64_t cost = price(stretch);
-    if (cost == 0 || (spent_ + cost > budget && !(alone && spent_ == 0))) return false;
+    if (cost == 0 || (spent_ + cost > budget && !anyway)) return false;
     spent_ += cost;
     insert(stretch);
     return true;
@@ -206,8 +208,9 @@ result<replay_selection> select_segments(const run_view& run, const replay_optio
             .stretches);
     for (const screened& one : ranked) {
       if (!reaches || !is_beyond(one, options.reach)) break;
+      const bool furthest = !choice.has_spent();
       for (const segment& each : {one.where, stretch_before(stretches, one.where)}) {
-        if (choice.take(each, options.samples, true)) ask(each, "reach");
+        if (choice.take(each, options.samples, furthest)) ask(each, "reach");
       }
     }
     // However many change honestly, they leave nothing undecided: which are false is not known.
@@ -216,7 +219,8 @@ result<replay_selection> select_segments(const run_view& run, const replay_optio
     std::vector<screened> settings;
     if (reaches) settings = screened_choice::ranked(screen_settings(run, *run.moved()));
     for (const screened& one : settings) {
-      if (one.ratio > 0 && turned.take(one.where, some, true)) ask(one.where, "reach");
+      if (one.ratio > 0 && turned.take(one.where, some, !turned.has_spent()))
+        ask(one.where, "reach");
     }
     std::map<std::uint64_t, std::uint64_t> epochs;
     const std::uint64_t room = (options.samples + 9) / 10;
