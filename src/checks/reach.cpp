@@ -425,9 +425,9 @@ bool is_covered(const segment& one, std::span<const segment_measurement> measure
 }  // namespace
 
 segment stretch_before(std::span<const segment> stretches, const segment& far) {
-  const auto at = std::find_if(stretches.begin(), stretches.end(),
-                               [&](const segment& one) { return one.end == far.start; });
-  return at == stretches.end() ? far : *at;
+  const auto at = std::partition_point(stretches.begin(), stretches.end(),
+                                       [&](const segment& one) { return one.end < far.start; });
+  return at == stretches.end() || at->end != far.start ? far : *at;
 }
 
 finding judge_reach(const run_view& run, double reach, std::uint64_t pool, std::uint64_t sampled,
