@@ -255,6 +255,12 @@ class DisputeProceedings:
         """The disputed step, from 1; 0 as long as it is not found."""
 
     @property
+    def flags(self) -> int:
+        """Flags that the records of both parties have of that step. Nobody shows that of the last
+        one.
+        """
+
+    @property
     def inner(self) -> DisputeNext | None:
         """The bisection that is being played, as the referee opened it. None between steps."""
 

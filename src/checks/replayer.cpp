@@ -148,8 +148,9 @@ transcript::state replayer::load(std::uint64_t step, std::optional<std::uint64_t
     if (const auto largest = work_.largest_state_bytes()) run_.expect_largest_state_bytes(*largest);
     sized_ = true;
   }
+  const bool derive = settings_.derive || has_diverged(step);
   transcript::state out =
-      settings_.derive && !branch && may_be_missing(step) ? derived(step) : opened(step, branch);
+      derive && !branch && may_be_missing(step) ? derived(step) : opened(step, branch);
   require_lawful(out, step, branch);
   kept_ = {where, out};
   return out;
@@ -179,6 +180,14 @@ void replayer::require_lawful(const transcript::state& what, std::uint64_t step,
 
 bool replayer::may_be_missing(std::uint64_t step) {
   return derivable().contains(step) && !view_.agreed.is_checkpoint(step);
+}
+
+// Where a trainer on another processor than the recording one comes to no state that it could
+// store.
+bool replayer::has_diverged(std::uint64_t step) const {
+  const transcript::step_record* one = view_.step(step);
+  const auto flag = static_cast<std::uint32_t>(transcript::step_flag::non_finite);
+  return one != nullptr && (one->flags & flag) != 0;
 }
 
 const std::set<std::uint64_t>& replayer::derivable() {
@@ -213,10 +222,14 @@ transcript::state replayer::derived(std::uint64_t step) {
     const std::uint64_t differing =
         first_difference(start, at, step, std::nullopt, out,
                          [&](std::uint64_t number) { return run_.state_digest(number); });
-    throw failed{measured::tampered, "trained from the state of step " + text(at) + ", step " +
-                                         text(differing) +
-                                         " is the first that ends in other bits than its record "
-                                         "binds"};
+    const std::string why = "trained from the state of step " + text(at) + ", step " +
+                            text(differing) +
+                            " is the first that ends in other bits than its record binds";
+    // Of what is not finite, the bits may be the processor's: docs/reference/arithmetic.md.
+    const std::string found = not_finite(run_steps(start, at, differing, std::nullopt));
+    if (found.empty()) throw failed{measured::tampered, why};
+    throw failed{measured::verifier_error, why + ", but it is not finite here: " + found +
+                                               ", and the bits of a NaN are the processor's"};
   }
   replayed_ = {step, out};
   return out;

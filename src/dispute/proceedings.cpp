@@ -102,6 +102,14 @@ std::uint64_t proceedings::step() const noexcept {
   return steps.is_narrow() ? steps.high : 0;
 }
 
+std::uint32_t proceedings::flags() const {
+  const auto of = [&](const std::map<std::uint64_t, std::uint32_t>& shown) {
+    const auto found = shown.find(step());
+    return found == shown.end() ? 0u : found->second;
+  };
+  return of(flags_.trainer) & of(flags_.auditor);
+}
+
 std::size_t proceedings::message_bytes() const noexcept { return message_limit(most_asked_); }
 
 result<effect> proceedings::apply(const entry& one) {
@@ -176,6 +184,9 @@ result<effect> proceedings::take(const received& one, std::uint64_t at) {
       openings_.of(one.from) = std::move(*shown);
     } else if (auto* given = std::get_if<answer>(&read->content)) {
       answers_.of(one.from) = std::move(*given);
+    } else if (const auto& record = std::get<claim>(read->content).record) {
+      const auto decoded = transcript::decode(record->record);
+      flags_.of(one.from)[read->index] = std::get<transcript::step_record>(*decoded).flags;
     }
   }
   return done;

@@ -106,6 +106,26 @@ json_value stronger_json(const replay_strength& reached, const policy& wanted, d
 // A note of the driver's: it did not draw the nonce itself, after the commitment.
 bool is_given_nonce(const finding& one) { return one.detail<bool>("given_nonce") != nullptr; }
 
+// What may not reject decides nothing.
+bool decides(const finding& one) {
+  const auto check = checks::find_check(one.check);
+  return check == nullptr || check->may_reject;
+}
+
+constexpr std::string_view not_finite = "transcript.finite";
+
+// The record says so itself, or a gradient that the client computed. Elsewhere it may be a repeat
+// of the verifier's that is not finite.
+bool diverges(std::span<const finding> findings) {
+  return std::any_of(findings.begin(), findings.end(), [](const finding& one) {
+    const auto* end = one.detail<std::string>("end");
+    const bool recorded =
+        one.rule == not_finite && (one.check == "transcript" || one.check == "model");
+    return one.result == outcome::inconclusive &&
+           (recorded || (end != nullptr && *end == "diverged"));
+  });
+}
+
 // Random segments that were to be judged, whatever came of it.
 std::uint64_t asked_for(std::span<const finding> findings) {
   std::uint64_t out = 0;
@@ -131,13 +151,21 @@ void add_remedies(std::span<const finding> findings, const answer_facts& facts,
         "Ask the trainer for the commitment, and verify with it (--commitment; in C++ "
         "evidence_options::commitment).");
   }
-  const auto open = std::count_if(findings.begin(), findings.end(), [](const finding& one) {
-    return one.result == outcome::inconclusive;
+  const bool diverged = diverges(findings);
+  const auto open = std::count_if(findings.begin(), findings.end(), [&](const finding& one) {
+    const bool told = diverged && (one.rule == not_finite || one.check == "spot_check");
+    return one.result == outcome::inconclusive && decides(one) && !told;
   });
   if (open > 0) {
     steps.emplace_back(
         "Read the findings that could not be judged: each says what was missing. Provide it, and "
         "verify again.");
+  }
+  if (diverged) {
+    steps.emplace_back(
+        std::string(facts.where.guarded ? "Agree"
+                                        : "If your own replays are not finite either, agree") +
+        " on another job: lower the rates or clip gradients, and in float16 add a scaler.");
   }
   const replay_strength reached = strength_of(findings);
   const std::uint64_t needed = segments_needed(reached, facts.wanted);
@@ -185,6 +213,10 @@ std::string answer_of(std::span<const finding> findings, const standing& where, 
       return "Do not decide yet: without the trainer's commitment this is an interim look at a "
              "record that can still change.";
     }
+    if (diverges(findings)) {
+      return "No run with NaN or infinities is accepted. This says nothing for or against the "
+             "trainer: the agreed recipe may lead there.";
+    }
     return "Do not decide yet: the run could not be judged. This says nothing for or against the "
            "trainer.";
   }
@@ -225,8 +257,8 @@ json_value looked_at_json(std::span<const finding> findings, const answer_facts&
     const bool judged = one.result == outcome::pass || one.result == outcome::reject;
     if (!judged || std::find(named.begin(), named.end(), one.check) != named.end()) continue;
     const auto check = checks::find_check(one.check);
-    // Record and replays have been named, and what may not reject decides nothing.
-    if (check != nullptr && (check->looks_at.empty() || !check->may_reject)) continue;
+    // Record and replays have been named.
+    if (!decides(one) || (check != nullptr && check->looks_at.empty())) continue;
     if (one.check == "model" && one.detail<bool>("delivered") == nullptr) continue;
     named.push_back(one.check);
     out.emplace_back(check == nullptr ? "what the check " + one.check + " looks at"

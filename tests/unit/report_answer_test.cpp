@@ -193,6 +193,21 @@ TEST_CASE("a rejected run has no stronger draw, but a next step") {
   REQUIRE(steps_of(bad.report()).front().find("Send the trainer the findings") == 0);
 }
 
+TEST_CASE("whose recipe diverges is told to agree on another job") {
+  scene one(12);
+  one.findings.push_back(made("transcript", "transcript.finite", outcome::inconclusive));
+  one.findings.push_back(made("replay", "transcript.finite", outcome::inconclusive));
+  one.findings.push_back(made("telemetry", "telemetry.consistent", outcome::inconclusive));
+  REQUIRE(answer_of(one.report()).find("No run with NaN or infinities is accepted.") == 0);
+  REQUIRE(steps_of(one.report()).size() == 1);
+  REQUIRE(steps_of(one.report()).front().find("If your own replays are not finite") == 0);
+
+  scene repeated(12);  // what is not finite is a repeat of the verifier's
+  repeated.findings.push_back(made("replay", "transcript.finite", outcome::inconclusive));
+  REQUIRE(answer_of(repeated.report()).find("Do not decide yet") == 0);
+  REQUIRE(steps_of(repeated.report()).back().find("Read the findings") == 0);
+}
+
 TEST_CASE("whoever mixed up two jobs is told to look at that first") {
   scene mixed(12);
   mixed.findings.push_back(made("transcript", "agreed.job", outcome::reject));

@@ -11,6 +11,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -67,6 +68,8 @@ class proceedings {
   std::uint64_t last_at() const noexcept { return last_at_; }
   /// The step whose leaf both opened, from 1; 0 as long as it is not found.
   std::uint64_t step() const noexcept;
+  /// Flags that the records of both parties have of that step. Nobody shows that of the last one.
+  std::uint32_t flags() const;
   /// Which bisection is being played, as the referee opened it. Absent between steps.
   const std::optional<inner_bisection>& inner() const noexcept { return inner_; }
   /// What each party opened last; both are there in the referee's turn.
@@ -104,6 +107,7 @@ class proceedings {
   question question_;
   std::uint64_t most_asked_ = 0;  // a network may repeat an answer to an earlier question
   both<answer> answers_;
+  both<std::map<std::uint64_t, std::uint32_t>> flags_;  // of each step that a record was shown of
 };
 
 /// A decision of the referee that a reader can compute again.

@@ -17,6 +17,7 @@ from .._base import _executors
 from .._base._errors import LimitError, MalformedError, MismatchError
 from .._record import _keys
 from .._record._inputs import as_job
+from .._record._prover import NON_FINITE
 from .._task._values import DTYPE_OF
 from . import _answers
 from ._agreed_step import Step, first_sizes, other_ends, parting, without_weights
@@ -46,7 +47,7 @@ from ._questions import (
     operators_of,
     question,
 )
-from ._recompute import Need, Opened, disputed_element, nbytes_of, needs, recompute
+from ._recompute import Need, Opened, disputed_element, nbytes_of, needs, not_numbers, recompute
 from ._rounded import Entries, facts_of_rounding, shown_entries
 
 if TYPE_CHECKING:
@@ -189,6 +190,13 @@ class Referee:
         if wrong and any(wrong):
             at = parting(operators, now.answers[wrong.index(True)])
             facts = {"step": now.step, "operator": at, "name": operators[at].name}
+            if operators[at].name == CAPTURE and now.flags & NON_FINITE:
+                return _undecided(
+                    facts,
+                    "both recorded a loss or a gradient there that is not finite, and a party's "
+                    "step does not end here in what it recorded: the bits of a NaN are the "
+                    "processor's",
+                )
             return self._other_program(wrong, facts, now.step, before)
         return _core.DisputeNext("operators", len(operators))
 
@@ -302,6 +310,8 @@ class Referee:
             "multiply_adds": true.multiply_adds,
         }
         wrong = [not true.is_shown_by(one[at]) for one in (trainer, auditor)]
+        if not any(wrong) and all(not_numbers(true.element, outline.dtype)):
+            return _undecided(facts, "it is NaN for both, whose bits are the processor's")
         if true.rounding is not None:
             facts["rounding"] = facts_of_rounding(true.rounding)
             # The log is the trainer's, and so is a fault in it.
@@ -550,10 +560,14 @@ def unanswered(
 
 def _ruling(why: Any, wrong: Sequence[bool], facts: dict[str, object]) -> _core.DisputeRuling:
     if not any(wrong):
-        why, facts = "referee", {**facts, "undecided": "both are right, and differ"}
+        return _undecided(facts, "both are right, and differ")
     return _core.DisputeRuling(
         why, trainer_wrong=wrong[0], auditor_wrong=wrong[1], evidence=_answers.to_json(facts)
     )
+
+
+def _undecided(facts: Mapping[str, object], why: str) -> _core.DisputeRuling:
+    return _core.DisputeRuling("referee", evidence=_answers.to_json({**facts, "undecided": why}))
 
 
 def facts_of_decision(made: _core.DisputeDecision) -> tuple[object, ...]:

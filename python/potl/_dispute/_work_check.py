@@ -276,9 +276,13 @@ class _Deriver:
                 other = other_bits(self._job, ends_here(fresh, self._job))
             if other:
                 return _Derived(problem=other)
-            return _Derived(
-                problem=f"step {step} does not end in the state that the logs name", worked=False
-            )
+            problem = f"step {step} does not end in the state that the logs name"
+            if found := _core.not_finite(states[1], states[0]):
+                return _Derived(
+                    problem=f"{problem}, but it is not finite here: {found}, and the bits of a NaN "
+                    "are the processor's"
+                )
+            return _Derived(problem=problem, worked=False)
         code, changed = _core.work_code(nonce, self._job.id, step, *states)
         return _Derived(code=code, changed=changed)
 

@@ -11,7 +11,7 @@ from markupsafe import Markup
 
 from .._base._printable import as_float, counted, number, percent
 from . import _svg
-from ._model import ReplayRow, StrengthRow, replays_of, section_of
+from ._model import ReplayRow, StrengthRow, outcome_of, replays_of, section_of
 from ._svg import Scale, element, label
 
 # Class in the style sheet -> width: the page shows the one that fits.
@@ -287,9 +287,8 @@ def _timeline_text(
     finite = [loss for _, loss in points if loss is not None]
     if finite:
         text += f" The loss starts at {number(finite[0])} and ends at {number(finite[-1])}."
-    bad = sum(not row.good for row in replays)
     made = "1 replay was" if len(replays) == 1 else f"{len(replays)} replays were"
-    return f"{text} {made} made; {bad} of them {'does' if bad == 1 else 'do'} not fit."
+    return f"{text} {made} made; {outcome_of(replays)}."
 
 
 def _picture(

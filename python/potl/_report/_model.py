@@ -105,11 +105,8 @@ class ReplayRow:
     ratio: float | None
     equal: bool
     good: bool
-
-    @property
-    def judged(self) -> bool:
-        """Whether it says something about the run."""
-        return self.status not in _UNJUDGED
+    judged: bool
+    """Whether it says something about the run."""
 
     @property
     def where(self) -> str:
@@ -250,6 +247,11 @@ def _finding(entry: Mapping[str, object], meanings: Mapping[str, str]) -> Findin
 
 def replays_of(document: Mapping[str, object]) -> list[ReplayRow]:
     """All replayed segments in the order of the run."""
+    found = [
+        (as_float(entry.get("first_step")), as_float(entry.get("last_step")), entry.get("result"))
+        for entry in rows_of(document, "findings")
+        if entry.get("check") == "replay"
+    ]
     out = []
     for entry in rows_of(document, "replays"):
         start, end = as_float(entry.get("start")), as_float(entry.get("end"))
@@ -258,6 +260,9 @@ def replays_of(document: Mapping[str, object]) -> list[ReplayRow]:
         status = str(entry.get("status", "ok"))
         ratio = as_float(entry.get("ratio"))
         fits = bool(entry.get("fits"))
+        said = {
+            what for first, last, what in found if first and last and start < first <= last <= end
+        }
         out.append(
             ReplayRow(
                 start=int(start),
@@ -267,6 +272,7 @@ def replays_of(document: Mapping[str, object]) -> list[ReplayRow]:
                 ratio=ratio,
                 equal=bool(entry.get("equal")),
                 good=fits,
+                judged=status not in _UNJUDGED and ("reject" in said or "inconclusive" not in said),
             )
         )
     return sorted(out, key=lambda row: (row.start, row.end))

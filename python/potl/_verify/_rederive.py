@@ -99,7 +99,8 @@ def rederive(
                         raise MismatchError(
                             f"the state of step {step} comes out with other bits than were "
                             "recorded (derive it on the machine and with the number of threads "
-                            "that recorded it; only reproducible arithmetic is free of both)"
+                            "that recorded it; beside stock arithmetic, only the bits of a NaN "
+                            "depend on them)"
                         )
                     state.save(str(directory / _name(step, int(missing[step]["branch"]))))
                 done += 1

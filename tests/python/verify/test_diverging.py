@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable
 from pathlib import Path
@@ -16,6 +17,7 @@ from torch import nn
 
 import potl
 from potl import Task
+from potl._report._model import outcome_of, replays_of
 
 STEPS, FALSE = 30, 14
 
@@ -103,6 +105,12 @@ def test_a_recipe_that_diverges_accuses_nobody(arithmetic: str, tmp_path: Path) 
     said = [one.reason for one in report.findings if one.rule == "transcript.finite"]
     assert any("and no run with such a step is accepted" in one for one in said)
     assert any(one.startswith("the last committed state is not finite") for one in said)
+    report.write(tmp_path / "report.json")
+    document = json.loads((tmp_path / "report.json").read_text(), parse_constant=pytest.fail)
+    assert document["answer"].startswith("No run with NaN or infinities is accepted.")
+    assert any("agree on another job" in one for one in document["next"]["steps"])
+    assert not any("each says what was missing" in one for one in document["next"]["steps"])
+    assert outcome_of(replays_of(document)) == "4 of 10 fit, 6 could not be judged"
 
 
 def test_the_bits_of_a_nan_accuse_nobody(tmp_path: Path) -> None:
@@ -115,6 +123,40 @@ def test_the_bits_of_a_nan_accuse_nobody(tmp_path: Path) -> None:
         Elsewhere.there = False
     other = [one for one in report.findings if "ends in another state" in one.reason]
     assert other and report.verdict == "inconclusive", report.sentence
+
+
+@pytest.mark.parametrize("is_challenged", [False, True])
+def test_the_bits_of_a_nan_accuse_nobody_where_states_are_derived(
+    is_challenged: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    build = diverging_elsewhere
+    job = potl.Job.create(build, seed=7, checkpoint_every=3, store_every=15)
+    run = potl.record(build, tmp_path / "run", job=job)
+    note = run.commit()
+    options: dict[str, Any] = {"checks": [potl.Replay(samples=9, top_q=0)]}
+    if is_challenged:
+        drawn = potl.challenge(run, job=job, commitment=note, ledger=tmp_path / "ledger", **options)
+        options = {"challenge": drawn}
+    monkeypatch.setattr(Elsewhere, "there", True)
+    if is_challenged:
+        with pytest.raises(potl.MismatchError, match="only the bits of a NaN depend on them"):
+            potl.rederive(build, run.path, challenge=drawn)
+    report = potl.verify(run, job=job, commitment=note, task=build, ledger=None, **options)
+    assert report.verdict == "inconclusive", report.sentence
+    assert any("the bits of a NaN are the processor's" in one.reason for one in report.findings)
+
+
+def test_work_is_not_denied_by_the_bits_of_a_nan(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    build, nonce = diverging_elsewhere, bytes(32)
+    job = potl.Job.create(build, seed=7, checkpoint_every=3)
+    run = potl.record(build, tmp_path / "run", job=job)
+    run.commit()
+    potl.audit(run, job=job, task=build, log=tmp_path / "own", nonce=nonce)
+    monkeypatch.setattr(Elsewhere, "there", True)
+    found = potl.check_audit(tmp_path / "own", run=run, job=job, task=build, nonce=nonce, steps=20)
+    assert found.worked is None and "the bits of a NaN are the processor's" in found.reason
 
 
 def test_an_audit_does_not_accuse_by_the_bits_of_a_nan(tmp_path: Path) -> None:
@@ -150,6 +192,78 @@ def test_an_audit_accuses_of_what_came_before_a_nan(
     audit = potl.audit(run, job=job, task=diverging_elsewhere, log=log, to_the_end=True)
     assert audit.agrees is False and audit.difference is not None
     assert (audit.difference.step, audit.difference.field) == (3, "state")
+
+
+class Overflowing(Elsewhere):
+    """Its weights grow beyond all numbers. While `lying`, of a trainer who moves them, and says
+    that there is no loss.
+    """
+
+    lying = False
+
+    def step(self, batch: Any) -> torch.Tensor:
+        loss = super().step(batch)
+        if type(self).lying:
+            with torch.no_grad():
+                next(self.model.parameters()).add_(1)
+            return loss * math.nan
+        return loss
+
+
+def overflowing() -> Task:
+    model = nn.Linear(6, 2)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e4)
+    options = {"dataset": data(), "batch_size": 8, "max_steps": STEPS}
+    return Overflowing(
+        model=model, optimizer=optimizer, loss=lambda out, _: out.square().mean(), **options
+    )
+
+
+def disputed(run: potl.Run, job: potl.Job, tmp_path: Path) -> potl.Verdict:
+    """Where the trainer, the auditor and the referee are on one machine."""
+    build, log = overflowing, tmp_path / "own"
+    run.commit()
+    potl.audit(run, job=job, task=build, log=log, to_the_end=True)
+    return potl.dispute(
+        trainer=potl.Party(run, job=job, task=build),
+        auditor=potl.Party(log, job=job, task=build),
+        referee=potl.Referee(job, task=build, key=tmp_path / "referee.pem"),
+    )
+
+
+def test_a_dispute_convicts_nobody_by_the_bits_of_a_nan(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = potl.Job.create(overflowing, seed=7, checkpoint_every=3)
+    with monkeypatch.context() as there:
+        there.setattr(Elsewhere, "there", True)
+        run = potl.record(overflowing, tmp_path / "run", job=job)
+    verdict = disputed(run, job, tmp_path)
+    assert verdict.winner is None and verdict.why == "referee"
+    assert "the bits of a NaN are the processor's" in str(verdict.facts["undecided"])
+
+
+def test_a_trainer_alone_with_its_nan_is_convicted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = potl.Job.create(overflowing, seed=7, checkpoint_every=3)
+    with monkeypatch.context() as cheat:
+        cheat.setattr(Overflowing, "lying", True)
+        cheat.setattr(Elsewhere, "there", True)  # or the runs would end in the same state
+        run = potl.record(overflowing, tmp_path / "run", job=job, check_job=False)
+    verdict = disputed(run, job, tmp_path)
+    assert (verdict.winner, verdict.step) == ("auditor", 1)
+
+
+def test_a_diff_says_what_the_bits_of_a_nan_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = potl.Job.create(diverging_elsewhere, seed=7, checkpoint_every=3)
+    potl.record(diverging_elsewhere, tmp_path / "here", job=job)
+    monkeypatch.setattr(Elsewhere, "there", True)
+    potl.record(diverging_elsewhere, tmp_path / "there", job=job)
+    found = potl.diff(tmp_path / "here", tmp_path / "there")
+    assert any("the bits of a NaN are the processor's" in one for one in found.causes)
 
 
 def _no_loss(task: Task, loss: torch.Tensor) -> torch.Tensor:
