@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import math
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from .. import _core
 from .._arithmetic import _arithmetic
-from .._base._errors import NotReplayable, UsageError
+from .._base._errors import NotReplayable, Problem, UsageError
 from .._base._progress import Progress, track
 
 if TYPE_CHECKING:
@@ -98,8 +99,13 @@ class Calibration:
     checkpoint_bytes: int
 
     def json(self) -> str:
-        """The measurements as JSON."""
-        return json.dumps(asdict(self), indent=1)
+        """The measurements as JSON. Noise without a bound is "inf"."""
+        document = asdict(self)
+        for entry in document["noise"]:
+            for name in ("median", "largest"):
+                if not math.isfinite(entry[name]):
+                    entry[name] = str(entry[name])
+        return json.dumps(document, indent=1, allow_nan=False)
 
     def table(self) -> str:
         """The measurements as text, one line per length."""
@@ -195,7 +201,7 @@ def calibrate(
         >>> print(potl.calibrate(build, steps=50).table())  # doctest: +SKIP
 
     Raises:
-        NotReplayable: The task cannot be replayed at all.
+        NotReplayable: The task cannot be replayed at all, or diverges within `steps`.
     """
     if steps < 1 or repeats < 1:
         raise UsageError("calibrate needs at least one step and one repeat", "")
@@ -229,6 +235,17 @@ def _measured(session: Session, steps: int, repeats: int, progress: Progress) ->
             return kept
 
         honest = run(0)
+        for length in lengths:
+            if found := _core.not_finite(honest[length], start):
+                raise NotReplayable(
+                    Problem(
+                        what=f"after {length} steps, {found}, and no verifier accepts what is not "
+                        "finite",
+                        where=found.split(" ")[0],
+                        remedy="lower the learning rate or pass grad_clip=; in float16 pass "
+                        "scaler=",
+                    )
+                )
         per_step = sorted(seconds)[len(seconds) // 2]
         perturbed: list[Mapping[int, _core.State]] = []
         for index in range(repeats):

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import driver_tasks as tasks
 import pytest
+import torch
 
 import potl
 from potl import _core
@@ -90,3 +91,31 @@ def test_a_form_that_differs_is_within_no_share_of_an_update() -> None:
     distance = _core.GroupDistance(group="other", tensors=[form])
     assert _relative(distance) == math.inf
     assert _relative(_core.GroupDistance(group="other")) == 0.0
+
+
+def diverging() -> potl.Task:
+    task = tasks.build()
+    (optimizer,) = task.optimizers
+    rate = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 1.0 if step < 7 else 1e30)
+    task.schedulers = (rate,)
+    return task
+
+
+def test_a_training_that_diverges_recommends_nothing() -> None:
+    with pytest.raises(potl.NotReplayable, match=r"after 10 steps, .* no verifier accepts"):
+        potl.calibrate(diverging, steps=12, repeats=1)
+
+
+def test_noise_without_a_bound_is_json() -> None:
+    noise = potl.Noise(steps=1, group="other", median=math.inf, largest=math.inf, worst_tensor="w")
+    value = potl.Calibration(
+        noise=(noise,),
+        deterministic=False,
+        repeats=1,
+        tolerance_cap=0.1,
+        checkpoint_every=None,
+        seconds_per_step=0.1,
+        checkpoint_bytes=10,
+    )
+    document = json.loads(value.json(), parse_constant=pytest.fail)
+    assert document["noise"][0]["largest"] == "inf"
