@@ -135,6 +135,9 @@ std::uint64_t asked_for(std::span<const finding> findings) {
   return out;
 }
 
+constexpr std::string_view stays_finite =
+    "lower the rates or clip gradients, and in float16 add a scaler.";
+
 // What the reader can do about a run that could not be judged.
 void add_remedies(std::span<const finding> findings, const answer_facts& facts,
                   json_value::array& steps) {
@@ -162,10 +165,8 @@ void add_remedies(std::span<const finding> findings, const answer_facts& facts,
         "verify again.");
   }
   if (diverged) {
-    steps.emplace_back(
-        std::string(facts.where.guarded ? "Agree"
-                                        : "If your own replays are not finite either, agree") +
-        " on another job: lower the rates or clip gradients, and in float16 add a scaler.");
+    steps.emplace_back("If your own replays are not finite either, agree on another job: " +
+                       std::string(stays_finite));
   }
   const replay_strength reached = strength_of(findings);
   const std::uint64_t needed = segments_needed(reached, facts.wanted);
@@ -268,12 +269,14 @@ json_value looked_at_json(std::span<const finding> findings, const answer_facts&
 }
 
 // After a session of a guarded training.
-json_value next_guarded_json(const answer_facts& facts) {
+json_value next_guarded_json(std::span<const finding> findings, const answer_facts& facts) {
   json_value::array steps;
   if (facts.result == verdict::rejected) {
     steps.emplace_back(
         "What was not final was taken back. Go on from there with another worker: train again with "
         "the same folder.");
+  } else if (diverges(findings)) {
+    steps.emplace_back("Agree on another job: " + std::string(stays_finite));
   } else if (facts.result == verdict::inconclusive) {
     steps.emplace_back(
         "Train again with the same folder: it goes on after the last final step, with the same "
@@ -287,7 +290,7 @@ json_value next_guarded_json(const answer_facts& facts) {
 }
 
 json_value next_json(std::span<const finding> findings, const answer_facts& facts) {
-  if (facts.where.guarded) return next_guarded_json(facts);
+  if (facts.where.guarded) return next_guarded_json(findings, facts);
   const replay_strength reached = strength_of(findings);
   json_value::array steps;
   json_value stronger = json_value::array{}, cost;

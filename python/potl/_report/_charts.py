@@ -286,7 +286,9 @@ def _timeline_text(
     text = f"{counted(int(last), 'step')}."
     finite = [loss for _, loss in points if loss is not None]
     if finite:
-        text += f" The loss starts at {number(finite[0])} and ends at {number(finite[-1])}."
+        lost = points[-1][1] is None
+        end = "is not finite in the end" if lost else f"ends at {number(finite[-1])}"
+        text += f" The loss starts at {number(finite[0])} and {end}."
     made = "1 replay was" if len(replays) == 1 else f"{len(replays)} replays were"
     return f"{text} {made} made; {outcome_of(replays)}."
 

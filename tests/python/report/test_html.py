@@ -322,6 +322,12 @@ def test_numbers_beyond_every_scale_are_drawn(reports: Reports) -> None:
     assert re.search(r'="-?(nan|inf)', text) is None
 
 
+def test_a_loss_that_is_lost_does_not_end_at_its_last_number(reports: Reports) -> None:
+    report = reports["accepted"]
+    report["timeline"]["loss"][-3:] = ["nan"] * 3
+    assert "and is not finite in the end." in _report.render_html(report)
+
+
 def test_a_job_that_promises_far_more_than_was_recorded_does_not_squeeze_the_picture(
     reports: Reports,
 ) -> None:

@@ -266,6 +266,25 @@ def test_a_diff_says_what_the_bits_of_a_nan_are(
     assert any("the bits of a NaN are the processor's" in one for one in found.causes)
 
 
+def guarded() -> Task:
+    model = nn.Linear(6, 2)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 1.0 if step < 9 else 3e39)
+    options = {"dataset": data(), "batch_size": 8, "max_steps": STEPS, "grad_clip": 1.0}
+    return Task(
+        model=model, optimizer=optimizer, scheduler=schedule, loss=F.cross_entropy, **options
+    )
+
+
+def test_a_guarded_training_that_diverges_is_not_to_be_repeated() -> None:
+    job = potl.Job.create(guarded, seed=7, checkpoint_every=3)
+    guard = potl.SpotCheck(guarded, job=job, key=b"a secret of both sides", steps_at_risk=2)
+    report = guard.train(potl.spot_check.Worker(guarded))
+    assert report.verdict == "inconclusive", report.sentence
+    (step,) = json.loads(report.json())["next"]["steps"]
+    assert step.startswith("Agree on another job")
+
+
 def _no_loss(task: Task, loss: torch.Tensor) -> torch.Tensor:
     return loss * math.nan
 
