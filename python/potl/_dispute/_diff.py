@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 
 from .. import _core
 from .._base._errors import MalformedError, MissingError, UsageError
-from .._record._prover import NON_FINITE, SKIPPED
 from .._record._records import Records
 from .._record._trace import OperatorTrace, trace
 from .._remote._remote import AnyRun, Place, opened
@@ -220,7 +219,7 @@ class _Runs:
     def _diverged(self, which: int, step: int) -> bool:
         """Whether a record has a loss or a gradient that is not finite by then."""
         flags = self._columns[which]["flags"][:step]
-        return any(one & NON_FINITE and not one & SKIPPED for one in flags)
+        return any(one & _core.NON_FINITE and not one & _core.SKIPPED for one in flags)
 
     def same_samples(self, step: int) -> bool:
         """Whether both runs made a step of the same samples."""

@@ -17,7 +17,6 @@ from .._base import _executors
 from .._base._errors import LimitError, MalformedError, MismatchError
 from .._record import _keys
 from .._record._inputs import as_job
-from .._record._prover import NON_FINITE
 from .._task._values import DTYPE_OF
 from . import _answers
 from ._agreed_step import Step, first_sizes, other_ends, parting, without_weights
@@ -190,7 +189,7 @@ class Referee:
         if wrong and any(wrong):
             at = parting(operators, now.answers[wrong.index(True)])
             facts = {"step": now.step, "operator": at, "name": operators[at].name}
-            if operators[at].name == CAPTURE and now.flags & NON_FINITE:
+            if operators[at].name == CAPTURE and now.flags & _core.NON_FINITE:
                 return _undecided(
                     facts,
                     "both recorded a loss or a gradient there that is not finite, and a party's "
