@@ -7,6 +7,7 @@
 
 #include <potl/core/error.hpp>
 
+#include "numeric/convolution/tile.hpp"
 #include "numeric/ranges.hpp"
 
 namespace potl::numeric {
@@ -75,6 +76,18 @@ struct turning {
   }
 };
 
+/// Rows of elements of 4 bytes by the kernels of convolutions, which move them as they are; false
+/// where these have no wider vectors, or gather the few elements of a row.
+bool turn_wide(const std::uint32_t* x, std::size_t height, std::size_t width, std::uint32_t* out,
+               std::size_t down) {
+  const conv::kernels& with = conv::active_kernels();
+  if (with.single.lanes < 8 || width < 4) return false;
+  const auto across = static_cast<std::int64_t>(width);
+  with.transpose(reinterpret_cast<const float*>(x), across, static_cast<std::int64_t>(down), across,
+                 reinterpret_cast<float*>(out), static_cast<std::int64_t>(height));
+  return true;
+}
+
 template <class Element, class Vector>
 void transpose_all(std::size_t batch, std::size_t height, std::size_t width,
                    std::span<const Element> x, std::span<Element> out, const executor& workers) {
@@ -88,10 +101,15 @@ void transpose_all(std::size_t batch, std::size_t height, std::size_t width,
                for (auto i = static_cast<std::size_t>(begin); i < static_cast<std::size_t>(end);
                     ++i) {
                  const std::size_t first = i / strips * height * width, r = i % strips * line;
+                 const std::size_t down = std::min(line, height - r);
+                 if constexpr (sizeof(Element) == 4) {
+                   if (turn_wide(x.data() + first + r * width, height, width,
+                                 out.data() + first + r, down))
+                     continue;
+                 }
                  for (std::size_t c = 0; c < width; c += line)
                    how::turn(x.data() + first + r * width + c, height, width,
-                             out.data() + first + c * height + r, std::min(line, height - r),
-                             std::min(line, width - c));
+                             out.data() + first + c * height + r, down, std::min(line, width - c));
                }
              });
 }

@@ -21,11 +21,12 @@ void turn_and_compare() {
       constexpr std::size_t batch = 2;
       const std::size_t size = height * width;
       std::vector<Element> x(batch * size), out(batch * size), want(batch * size);
-      std::iota(x.begin(), x.end(), Element{7});
+      // Of 4 bytes also the bits of NaNs that floating-point moves may change.
+      std::iota(x.begin(), x.end(), static_cast<Element>(0x7f7fff00));
       for (std::size_t i = 0; i < x.size(); ++i)
         want[i / size * size + i % width * height + i % size / width] = x[i];
       transpose(batch, height, width, std::span<const Element>(x), std::span<Element>(out), *pool);
-      CHECK(out == want);
+      CHECK((out == want));  // without a list of both
     }
 }
 
