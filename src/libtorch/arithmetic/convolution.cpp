@@ -256,6 +256,41 @@ Tensor run(const kernel& with, const setting& how, const Tensor& first, const Te
   return result;
 }
 
+/// Whether kernels have one place, and channels are last: then the places of an image are the rows
+/// of a matrix, and all three results are matrix products, of the same terms in the same order.
+bool is_product(const setting& how, const geometry_options& options, const Tensor& input,
+                const Tensor& weight) {
+  const auto all = [](IntArrayRef values, std::int64_t value) {
+    return std::all_of(values.begin(), values.end(), [&](auto other) { return other == value; });
+  };
+  return how.passes && how.format != c10::MemoryFormat::Contiguous && options.groups == 1 &&
+         !options.transposed && input.numel() > 0 && weight.numel() > 0 &&
+         all(weight.sizes().slice(2), 1) && all(options.stride, 1) && all(options.padding, 0);
+}
+
+/// What lies at a place is a row.
+Tensor as_rows(const Tensor& x, c10::MemoryFormat format) {
+  return in_format(x, format).movedim(1, -1).flatten(0, -2);
+}
+/// The sizes of x with so many channels.
+std::vector<std::int64_t> sizes_there(const Tensor& x, std::int64_t channels) {
+  std::vector<std::int64_t> out = x.sizes().vec();
+  out[1] = channels;
+  return out;
+}
+/// Rows as what lies at the places of x.
+Tensor as_places(const Tensor& rows, const Tensor& x) {
+  const Tensor sizes = x.select(1, 0);
+  return rows.unflatten(0, sizes.sizes()).movedim(-1, 1);
+}
+
+Tensor with_bias(const Tensor& y, const std::optional<Tensor>& bias) {
+  if (!bias.has_value() || !bias->defined()) return y;
+  std::vector<std::int64_t> column(static_cast<std::size_t>(y.dim() - 1), 1);
+  column[0] = -1;
+  return y.add_(bias->to(y.scalar_type()).view(column));
+}
+
 Tensor convolution(const Tensor& input, const Tensor& weight, const std::optional<Tensor>& bias,
                    IntArrayRef stride, IntArrayRef padding, IntArrayRef dilation, bool transposed,
                    IntArrayRef output_padding, std::int64_t groups) {
@@ -264,6 +299,12 @@ Tensor convolution(const Tensor& input, const Tensor& weight, const std::optiona
   check(input, weight, options, biased ? &*bias : nullptr);
   const c10::ScalarType type = input.scalar_type();
   setting how(on_devices("convolution"), input, weight);
+  if (is_product(how, options, input, weight)) {
+    const Tensor rows = as_rows(input, how.format), columns = weight.flatten(1).t();
+    if (!biased) return as_places(product(how.name.text, rows, columns), input);
+    const Tensor y = as_places(wide_product(how.name.text, rows, columns), input);
+    return rounded_to(with_bias(y, bias), type);
+  }
   const Tensor x = how.take(passing_slot::left, input);
   const Tensor w = how.take(passing_slot::right, weight);
   Tensor y;
@@ -275,12 +316,7 @@ Tensor convolution(const Tensor& input, const Tensor& weight, const std::optiona
     how.shape = geometry(options, x.sizes(), w.sizes(), w.size(0));
     y = run(forward, how, x, w, sizes_of(x.size(0), w.size(0), how.shape.output(), w.dim() - 2));
   }
-  if (biased) {
-    std::vector<std::int64_t> column(static_cast<std::size_t>(w.dim() - 1), 1);
-    column[0] = -1;
-    y.add_(bias->to(how.type).view(column));
-  }
-  return how.give(y, type);
+  return how.give(with_bias(y, bias), type);
 }
 
 Tensor convolution_flags(const Tensor& input, const Tensor& weight,
@@ -289,6 +325,26 @@ Tensor convolution_flags(const Tensor& input, const Tensor& weight,
                          std::int64_t groups, bool, bool, bool, bool) {
   return convolution(input, weight, bias, stride, padding, dilation, transposed, output_padding,
                      groups);
+}
+
+Tensor bias_gradient(const Tensor& dy, c10::ScalarType type) {
+  std::vector<std::int64_t> all{0};
+  for (std::int64_t i = 2; i < dy.dim(); ++i) all.push_back(i);
+  return rounded_to(at::sum(dy, all), type);
+}
+
+std::tuple<Tensor, Tensor, Tensor> product_backward(const setting& how, const Tensor& grad,
+                                                    const Tensor& input, const Tensor& weight,
+                                                    std::array<bool, 3> wanted) {
+  const c10::ScalarType type = input.scalar_type();
+  const Tensor dy = as_rows(grad, how.format), w = weight.flatten(1);
+  Tensor dx, dw, db;
+  if (wanted[0]) dx = as_places(product(how.name.text, dy, w), input);
+  if (wanted[1]) {
+    dw = product(how.name.text, dy.t(), as_rows(input, how.format)).view(weight.sizes());
+  }
+  if (wanted[2]) db = bias_gradient(grad, type);
+  return {dx, dw, db};
 }
 
 std::tuple<Tensor, Tensor, Tensor> convolution_backward(
@@ -300,6 +356,10 @@ std::tuple<Tensor, Tensor, Tensor> convolution_backward(
   require_one_device("convolution_backward", input, grad);
   const c10::ScalarType type = input.scalar_type();
   setting how(on_devices("convolution_backward"), input, weight);
+  if (is_product(how, options, input, weight)) {
+    check_gradient(grad, sizes_there(input, weight.size(0)));
+    return product_backward(how, grad, input, weight, wanted);
+  }
   const Tensor dy = how.take(passing_slot::result, grad);
   const Tensor x = how.take(passing_slot::left, input);
   const Tensor w = how.take(passing_slot::right, weight);
@@ -318,11 +378,7 @@ std::tuple<Tensor, Tensor, Tensor> convolution_backward(
     if (wanted[0]) dx = how.give(run(input_gradient, how, dy, w, x.sizes()), type);
     if (wanted[1]) dw = how.give(run(weight_gradient, how, x, dy, w.sizes()), type);
   }
-  if (wanted[2]) {
-    std::vector<std::int64_t> all{0};
-    for (std::int64_t i = 2; i < dy.dim(); ++i) all.push_back(i);
-    db = rounded_to(at::sum(dy, all), type);
-  }
+  if (wanted[2]) db = bias_gradient(dy, type);
   return {dx, dw, db};
 }
 

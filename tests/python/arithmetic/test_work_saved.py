@@ -59,6 +59,7 @@ def test_reductions_read_channels_last_as_it_lies(name: str) -> None:
 
 CHANNELWISE: dict[str, Callable[[Tensor], Tensor]] = {
     "conv2d": lambda x: F.conv2d(x, drawn(16, 16, 3, 3).to(x.dtype)),
+    "conv2d of one place": lambda x: F.conv2d(x, drawn(16, 16, 1, 1).to(x.dtype)),
     "group_norm": lambda x: F.group_norm(x, 4),
     "interpolate": lambda x: F.interpolate(x, scale_factor=2.0),
     "max_pool2d": lambda x: F.max_pool2d(x, 2),
@@ -90,6 +91,34 @@ def test_channels_last_stays_and_is_turned_by_potl(name: str, dtype: torch.dtype
     # One is the test's own, of dy.
     assert used["aten::contiguous"] <= 1
     assert used["aten::clone"] <= 1
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("mode", ["ord32", "cr32", "xint24", "log64"])
+def test_convolutions_of_one_place_have_the_bits_of_either_layout(
+    mode: str, dtype: torch.dtype
+) -> None:
+    """With channels last they are matrix products; 520 terms take a second chunk."""
+
+    def convolved(x: Tensor, dy: Tensor, bias: Tensor | None) -> list[Tensor]:
+        weight = drawn(12, x.shape[1], *(1 for _ in x.shape[2:])).to(dtype).requires_grad_()
+        leaves = [one for one in (x, weight, bias) if one is not None]
+        y = (F.conv2d if x.dim() == 4 else F.conv3d)(x, weight, bias)
+        return [y.detach(), *torch.autograd.grad(y, leaves, dy)]
+
+    for shape, layout in (((2, 520, 19, 14), LAST), ((3, 7, 4, 3, 5), torch.channels_last_3d)):
+        x, dy = drawn(*shape).to(dtype), drawn(shape[0], 12, *shape[2:]).to(dtype)
+        x[0, 1], dy[1, 2, 1, 1:] = 2.0**-10, torch.inf
+        last, turned = (one.contiguous(memory_format=layout) for one in (x, dy))
+        for bias in (None, drawn(12).to(dtype).requires_grad_()):
+            with potl.deterministic(mode):
+                want = convolved(x.requires_grad_(), dy, bias)
+                for slope in (dy, turned):
+                    got = convolved(last.detach().requires_grad_(), slope, bias)
+                    assert got[0].is_contiguous(memory_format=layout)
+                    assert got[1].is_contiguous(memory_format=layout)
+                    for one, other in zip(got, want, strict=True):
+                        assert same_bits(one.double(), other.double())
 
 
 def test_a_transposed_matrix_is_reduced_as_it_lies() -> None:
