@@ -22,6 +22,7 @@ enum class arithmetic {
   xint16,  ///< the same with 16 bits
 };
 
+/// All modes, in the order in which help and pages list them.
 inline constexpr std::array arithmetics{arithmetic::ord32, arithmetic::cr32, arithmetic::log64,
                                         arithmetic::xint24, arithmetic::xint16};
 
