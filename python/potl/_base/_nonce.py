@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from pathlib import Path
 from typing import TypeAlias
@@ -21,12 +22,12 @@ def as_nonce(nonce: Nonce) -> bytes:
         raw = bytes(nonce)
     else:
         text = os.fspath(nonce)
-        if Path(text).is_file():
-            text = _core.read_file(text, max_bytes=1 << 10).decode("ascii", "replace").strip()
-        try:
-            raw = bytes.fromhex(text)
-        except ValueError:
-            raw = b""
+        raw = _of_digits(text)
+        # Some other text can be no name of a file, and is refused below.
+        with contextlib.suppress(OSError):
+            if len(raw) != 32 and Path(text).is_file():
+                read = _core.read_file(text, max_bytes=1 << 10)
+                raw = _of_digits(read.decode("ascii", "replace").strip())
     if len(raw) != 32:
         raise UsageError(
             "a nonce is 32 bytes, their 64 hexadecimal digits, or a file that holds those", _REMEDY
@@ -34,6 +35,13 @@ def as_nonce(nonce: Nonce) -> bytes:
     if not any(raw):
         raise UsageError("the nonce is zero, which nobody drew", _REMEDY)
     return raw
+
+
+def _of_digits(text: str) -> bytes:
+    try:
+        return bytes.fromhex(text)
+    except ValueError:
+        return b""
 
 
 def or_fresh(nonce: Nonce | None) -> bytes:

@@ -272,7 +272,8 @@ def replays_of(document: Mapping[str, object]) -> list[ReplayRow]:
                 ratio=ratio,
                 equal=bool(entry.get("equal")),
                 good=fits,
-                judged=status not in _UNJUDGED and ("reject" in said or "inconclusive" not in said),
+                judged=status not in _UNJUDGED
+                and (fits or "reject" in said or "inconclusive" not in said),
             )
         )
     return sorted(out, key=lambda row: (row.start, row.end))

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import collections
 from collections.abc import Iterator
+from enum import Enum
 from typing import Any
 
 import torch
@@ -49,6 +50,8 @@ class TreeBuilder:
         self._used: _Descriptions = {}
         self._copies: dict[Any, Any] = {}
         self._on_their_way: set[torch.device] = set()
+        # Of each group of an optimizer, what kinds of names the first tree has.
+        self._named: dict[str, dict[str, type]] = {}
 
     def tree(
         self,
@@ -172,6 +175,7 @@ class TreeBuilder:
         groups = []
         for index, group in enumerate(optimizer.param_groups):
             packed: Tree = {}
+            named: dict[str, type] = {}
             for key, value in group.items():
                 if key == "params":
                     packed[key] = [numbers.setdefault(id(p), len(numbers)) for p in value]
@@ -180,7 +184,10 @@ class TreeBuilder:
                 else:
                     place = f"{path}/param_groups/{index}/{key}"
                     packed[key] = option_to_tree(value, self.describe, place)
+                    if isinstance(value, (Enum, torch.dtype)):
+                        named[key] = type(value)
             groups.append(packed)
+            self._require_same(named, f"{path}/param_groups/{index}")
         describe = self.describe
         state: dict[int | str, Any] = {}
         for owner, kept in optimizer.state.items():
@@ -209,6 +216,19 @@ class TreeBuilder:
             else:
                 state[number] = self._values(kept, f"{path}/state/{number}")
         return {"state": state, "param_groups": groups}
+
+    def _require_same(self, named: dict[str, type], path: str) -> None:
+        """A name is read as what the task holds in its place, which is what build() put there."""
+        first = self._named.setdefault(path, named)
+        for key in first.keys() | named.keys():
+            if first.get(key) is not named.get(key):
+                raise NotReplayable(
+                    Problem(
+                        what="an option became a dtype or a member of an enum, or was one before",
+                        where=f"{path}/{key}",
+                        remedy="let it be of one kind from build() on, or keep it as a str",
+                    )
+                )
 
     # ------------------------------------------------------------------ tensors
 

@@ -163,7 +163,7 @@ def option_to_tree(value: Any, tensor: Callable[[torch.Tensor, str], Any], path:
     """As `to_tree`, of an option of an optimizer: a dtype and a member of an enum are their names,
     because the task has them in the same place.
     """
-    if isinstance(value, Enum):
+    if isinstance(value, Enum) and value.name in type(value).__members__:  # no union of flags
         return value.name
     if isinstance(value, torch.dtype) and value in DTYPES:
         return str(value)

@@ -280,7 +280,7 @@ def test_an_audit_on_another_machine_accuses_nobody(tmp_path: Path) -> None:
 
 
 def test_who_checks_an_audit_on_another_machine_accuses_nobody(tmp_path: Path) -> None:
-    job, nonce, log = create(stepping), bytes(32), tmp_path / "log"
+    job, nonce, log = create(stepping), bytes([9] * 32), tmp_path / "log"
     run = potl.record(stepping, tmp_path / "run", job=job)
     assert potl.audit(run, job=job, task=stepping, log=log, nonce=nonce).agrees
     another_machine()

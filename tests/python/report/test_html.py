@@ -322,6 +322,24 @@ def test_numbers_beyond_every_scale_are_drawn(reports: Reports) -> None:
     assert re.search(r'="-?(nan|inf)', text) is None
 
 
+def test_what_was_not_replayed_before_a_segment_hides_no_other_that_does_not_fit(
+    reports: Reports,
+) -> None:
+    report = reports["rejected"]
+    fits = next(one for one in report["replays"] if one["fits"])
+    report["findings"].append(
+        {
+            "check": "replay",
+            "rule": "replay.reach",
+            "result": "inconclusive",
+            "first_step": fits["start"] + 1,
+            "last_step": fits["end"],
+            "reason": "a state lies far",
+        }
+    )
+    assert "Replays 10 of 14 fit, 4 do not" in Page(_report.render_html(report)).words
+
+
 def test_a_loss_that_is_lost_does_not_end_at_its_last_number(reports: Reports) -> None:
     report = reports["accepted"]
     report["timeline"]["loss"][-3:] = ["nan"] * 3

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from enum import Enum
+from enum import Enum, Flag
 from pathlib import Path
 from typing import Any
 
@@ -101,6 +101,36 @@ def test_options_of_an_optimizer_may_be_dtypes_and_members_of_enums(tmp_path: Pa
     checks = [potl.Replay(samples=job.core.segments)]
     report = potl.verify(made, job=job, commitment=made.commit(), task=chosen, checks=checks)
     assert report.verdict == "accepted", [f.reason for f in report.findings]
+
+
+class Parts(Flag):
+    ONE, TWO = 1, 2
+
+
+@pytest.mark.parametrize(
+    ("first", "later"),
+    [
+        (None, Phase.COLD),
+        (Phase.WARM, None),
+        (None, torch.bfloat16),
+        ("WARM", Phase.WARM),
+        (Phase.WARM, Parts.ONE),
+        (Parts.ONE, Parts.ONE | Parts.TWO),
+    ],
+)
+def test_an_option_whose_name_could_not_be_read_again_is_refused(
+    first: object, later: object
+) -> None:
+    def build() -> potl.Task:
+        task = chosen()
+        task.optimizers[0].param_groups[0]["phase"] = first
+        return task
+
+    with Session.open(build, seed=7) as session:
+        session.capture()
+        session.task.optimizers[0].param_groups[0]["phase"] = later
+        with pytest.raises(potl.NotReplayable, match="param_groups/0/phase"):
+            session.capture()
 
 
 @pytest.mark.parametrize(

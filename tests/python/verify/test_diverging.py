@@ -149,7 +149,7 @@ def test_the_bits_of_a_nan_accuse_nobody_where_states_are_derived(
 def test_work_is_not_denied_by_the_bits_of_a_nan(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    build, nonce = diverging_elsewhere, bytes(32)
+    build, nonce = diverging_elsewhere, bytes([9] * 32)
     job = potl.Job.create(build, seed=7, checkpoint_every=3)
     run = potl.record(build, tmp_path / "run", job=job)
     run.commit()

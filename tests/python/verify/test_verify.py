@@ -223,7 +223,7 @@ def test_a_nonce_that_was_given_is_no_draw_after_the_commitment(
         assert ("after the commitment" in report.document["looked_at"][1]) is is_drawn
 
 
-@pytest.mark.parametrize("nonce", [b"short", "zz" * 32, bytes(33), bytes(32)])
+@pytest.mark.parametrize("nonce", [b"short", "zz" * 32, "05" * 200, bytes(33), bytes(32)])
 def test_what_nobody_drew_is_a_usage_error(honest: Delivery, nonce: "bytes | str") -> None:
     with pytest.raises(potl.UsageError, match="nonce"):
         honest.verify(nonce=nonce)
