@@ -183,11 +183,14 @@ bool replayer::may_be_missing(std::uint64_t step) {
 }
 
 // Where a trainer on another processor than the recording one comes to no state that it could
-// store.
+// store. An update may make a NaN of finite gradients: only the next step's record says so.
 bool replayer::has_diverged(std::uint64_t step) const {
-  const transcript::step_record* one = view_.step(step);
   const auto flag = static_cast<std::uint32_t>(transcript::step_flag::non_finite);
-  return one != nullptr && (one->flags & flag) != 0;
+  const auto is_flagged = [&](std::uint64_t number) {
+    const transcript::step_record* one = view_.step(number);
+    return one != nullptr && (one->flags & flag) != 0;
+  };
+  return is_flagged(step) || is_flagged(step + 1);
 }
 
 const std::set<std::uint64_t>& replayer::derivable() {

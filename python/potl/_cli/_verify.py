@@ -98,7 +98,8 @@ def _verify(
     nonce: Annotated[
         str | None,
         typer.Option(
-            metavar="FILE|HEX", help="64 hexadecimal digits, which repeat an earlier challenge."
+            metavar="FILE|HEX",
+            help="64 hexadecimal digits, or a file of those: repeat an earlier challenge.",
         ),
     ] = None,
     challenge: Annotated[
@@ -192,7 +193,10 @@ def _challenge(
     commitment: Annotated[Path, typer.Option(help="The prover's commitment.")],
     nonce: Annotated[
         str | None,
-        typer.Option(metavar="FILE|HEX", help="64 hexadecimal digits instead of fresh ones."),
+        typer.Option(
+            metavar="FILE|HEX",
+            help="64 hexadecimal digits, or a file of those, instead of fresh ones.",
+        ),
     ] = None,
     ledger: Ledger = None,
     token_file: TokenFile = None,

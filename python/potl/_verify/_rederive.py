@@ -99,8 +99,8 @@ def rederive(
                         raise MismatchError(
                             f"the state of step {step} comes out with other bits than were "
                             "recorded (derive it on the machine and with the number of threads "
-                            "that recorded it; beside stock arithmetic, only the bits of a NaN "
-                            "depend on them)"
+                            "that recorded it; in exact arithmetic only the bits of a NaN depend "
+                            "on them)"
                         )
                     state.save(str(directory / _name(step, int(missing[step]["branch"]))))
                 done += 1

@@ -146,6 +146,45 @@ def test_the_bits_of_a_nan_accuse_nobody_where_states_are_derived(
     assert any("the bits of a NaN are the processor's" in one.reason for one in report.findings)
 
 
+class Lost(Elsewhere):
+    """Its optimizer makes the first NaN of a loss and gradients that are finite."""
+
+    def step(self, batch: Any) -> torch.Tensor:
+        done = self.model.get_buffer("done")
+        done += 1
+        return super().step(batch)
+
+
+def lost() -> Task:
+    model = nn.Sequential(nn.Linear(6, 5), nn.Linear(5, 2))
+    model.register_buffer("done", torch.zeros((), dtype=torch.int64))
+    optimizer = torch.optim.Adafactor(model.parameters(), lr=0.01)
+
+    def loss(output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+        return F.cross_entropy(output, target) * torch.where(model.done == 18, 1e25, 1.0)
+
+    options = {"dataset": data(), "batch_size": 8, "max_steps": STEPS}
+    return Lost(model=model, optimizer=optimizer, loss=loss, **options)
+
+
+def test_who_cannot_derive_the_first_nan_withholds_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = potl.Job.create(lost, seed=7, checkpoint_every=3, store_every=15)
+    run = potl.record(lost, tmp_path / "run", job=job)
+    given: dict[str, Any] = {"job": job, "commitment": run.commit()}
+    checks = [potl.Replay(samples=9, top_q=0)]
+    drawn = potl.challenge(run, **given, checks=checks, ledger=tmp_path / "ledger")
+    with (
+        monkeypatch.context() as there,
+        pytest.raises(potl.MismatchError, match="state of step 18"),
+    ):
+        there.setattr(Elsewhere, "there", True)
+        potl.rederive(lost, run.path, challenge=drawn)
+    report = potl.verify(run, **given, task=lost, ledger=None, challenge=drawn)
+    assert report.verdict == "inconclusive", report.sentence
+
+
 def test_work_is_not_denied_by_the_bits_of_a_nan(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
