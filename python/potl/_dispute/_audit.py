@@ -476,12 +476,14 @@ class _Pair:
         return True, f"{same}{signed}"
 
     def _diverged(self, step: int) -> bool:
-        """Whether the repetition had a loss or a gradient that is not finite by then."""
+        """Whether the repetition had a loss or a gradient that is not finite by the next step: an
+        update may make a NaN of finite gradients.
+        """
         own = _core.Evidence.open(str(self._own), job=None, commitment=None).steps()
         return any(
             flags & _core.NON_FINITE and not flags & _core.SKIPPED
             for number, flags in zip(own["step"], own["flags"], strict=True)
-            if number <= step
+            if number <= step + 1
         )
 
     def _other_logs(self, run: _core.Evidence, own: _core.Evidence) -> bool:

@@ -211,6 +211,17 @@ def test_an_audit_does_not_accuse_by_the_bits_of_a_nan(tmp_path: Path) -> None:
     assert "no verifier accepts such a run" in audit.reason
 
 
+def test_an_audit_does_not_accuse_by_the_first_nan_of_an_update(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = potl.Job.create(lost, seed=7, checkpoint_every=3)
+    run = potl.record(lost, tmp_path / "run", job=job)
+    monkeypatch.setattr(Elsewhere, "there", True)
+    audit = potl.audit(run, job=job, task=lost, log=tmp_path / "own")
+    assert audit.difference is not None and audit.difference.step == 18
+    assert audit.agrees is None, audit.reason
+
+
 def test_an_audit_does_not_agree_to_a_loss_that_is_not_finite(tmp_path: Path) -> None:
     job = potl.Job.create(diverging, seed=7, checkpoint_every=3, arithmetic="ord32")
     run = potl.record(diverging, tmp_path / "run", job=job)
