@@ -219,11 +219,13 @@ def _audited(
                     # Nothing that was repeated is left to compare while it waits for the trainer.
                     repeater.flush()
                     differs = pair.differs()
-                if differs and not to_the_end:
+                found = pair.difference
+                # One step more: its record says whether the state that differs is finite.
+                if found is not None and not to_the_end and repeater.next_step > found.step + 1:
                     break
                 if not differs and not pair.has_step(repeater.next_step, wait):
                     break
-                if not pair.brings_log(repeater.next_step, wait):
+                if not pair.brings_log(repeater.next_step, 0.0 if differs else wait):
                     break
                 step = next(repeated)
                 if advance is not None:
