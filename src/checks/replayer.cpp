@@ -182,14 +182,15 @@ bool replayer::may_be_missing(std::uint64_t step) {
   return derivable().contains(step) && !view_.agreed.is_checkpoint(step);
 }
 
+bool replayer::is_flagged(std::uint64_t step) const {
+  const transcript::step_record* one = view_.step(step);
+  const auto flag = static_cast<std::uint32_t>(transcript::step_flag::non_finite);
+  return one != nullptr && (one->flags & flag) != 0;
+}
+
 // Where a trainer on another processor than the recording one comes to no state that it could
 // store. An update may make a NaN of finite gradients: only the next step's record says so.
 bool replayer::has_diverged(std::uint64_t step) const {
-  const auto flag = static_cast<std::uint32_t>(transcript::step_flag::non_finite);
-  const auto is_flagged = [&](std::uint64_t number) {
-    const transcript::step_record* one = view_.step(number);
-    return one != nullptr && (one->flags & flag) != 0;
-  };
   return is_flagged(step) || is_flagged(step + 1);
 }
 
@@ -228,9 +229,14 @@ transcript::state replayer::derived(std::uint64_t step) {
     const std::string why = "trained from the state of step " + text(at) + ", step " +
                             text(differing) +
                             " is the first that ends in other bits than its record binds";
-    // Of what is not finite, the bits may be the processor's: docs/reference/arithmetic.md.
-    const std::string found = not_finite(run_steps(start, at, differing, std::nullopt));
-    if (found.empty()) throw failed{measured::tampered, why};
+    // Of what is not finite, the bits may be the processor's: docs/reference/arithmetic.md. Whether
+    // a loss is finite is not: up to that step, both have the same bits.
+    double loss = 0;
+    const std::string found =
+        not_finite(run_steps(start, at, differing, std::nullopt,
+                             [&](std::uint64_t, const step_outcome& what) { loss = what.loss; }));
+    const bool is_untold = !std::isfinite(loss) && !is_flagged(differing);
+    if (found.empty() || is_untold) throw failed{measured::tampered, why};
     throw failed{measured::verifier_error, why + ", but it is not finite here: " + found +
                                                ", and the bits of a NaN are the processor's"};
   }

@@ -63,6 +63,7 @@ class replayer {
   transcript::state load(std::uint64_t step, std::optional<std::uint64_t> branch = {});
   /// Whether the trainer may store the state on demand only, and does not store it.
   bool may_be_missing(std::uint64_t step);
+  bool is_flagged(std::uint64_t step) const;
   bool has_diverged(std::uint64_t step) const;
   /// What of a state is not finite, or "".
   std::string not_finite(const transcript::state& what);

@@ -185,6 +185,61 @@ def test_who_cannot_derive_the_first_nan_withholds_nothing(
     assert report.verdict == "inconclusive", report.sentence
 
 
+class Rooted(nn.Linear):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return F.linear(x, self.weight.sqrt(), self.bias)
+
+
+class Turning(Task):
+    """While `lying`, of a trainer who stores state 15 with a weight of the other sign."""
+
+    lying = False
+    done = 0
+
+    def step(self, batch: Any) -> torch.Tensor:
+        weight = next(self.model.parameters()).detach()
+        if type(self).lying:
+            weight.abs_()
+        loss = super().step(batch)
+        self.done += 1
+        if type(self).lying and self.done == 15:
+            weight[0, 0] *= -1
+        return loss
+
+
+def turning() -> Task:
+    model = Rooted(6, 2)
+    nn.init.constant_(model.weight, 0.5)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    options = {"dataset": data(), "loss": F.cross_entropy, "batch_size": 8, "max_steps": STEPS}
+    return Turning(model=model, optimizer=optimizer, **options)
+
+
+def test_a_nan_excuses_no_record_that_has_a_loss(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = potl.Job.create(turning, seed=7, checkpoint_every=3, store_every=15)
+    with monkeypatch.context() as cheat:
+        cheat.setattr(Turning, "lying", True)
+        run = potl.record(turning, tmp_path / "run", job=job)
+    note = run.commit()
+    for number in range(1, 60):  # all draws miss what is derived with probability 1e-9
+        report = potl.verify(
+            run,
+            job=job,
+            commitment=note,
+            task=turning,
+            ledger=None,
+            nonce=bytes([number] * 32),
+            checks=[potl.Replay(samples=2, top_q=0, reach=0)],
+        )
+        said = [one for one in report.findings if "from the state of step 15" in one.reason]
+        if said:
+            break
+    assert report.verdict == "rejected", report.sentence
+    assert "step 16 is the first that ends in other bits" in said[0].reason
+
+
 def test_work_is_not_denied_by_the_bits_of_a_nan(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
