@@ -55,6 +55,7 @@ class StepArithmetic:
         """Computes in it, or in what `perturb` or `roughen` has put in its place, whatever the
         program has around it: that is no part of the task.
         """
+        torch.clear_autocast_cache()  # within another autocast, it keeps weights of earlier steps
         with contextlib.ExitStack() as held:
             for device in _AUTOCAST:
                 if torch.is_autocast_enabled(device):

@@ -80,10 +80,15 @@ def state_within(
 
 
 @pytest.mark.parametrize("arithmetic", ["stock", "ord32"])
-def test_an_autocast_of_the_calling_program_is_none_of_the_tasks(arithmetic: str) -> None:
-    job = job_in(arithmetic)
-    own = state_within(contextlib.nullcontext(), tasks.plain, job)
-    assert state_within(torch.autocast("cpu", dtype=torch.bfloat16), tasks.plain, job) == own
+@pytest.mark.parametrize("build", [tasks.plain, tasks.autocast])
+@pytest.mark.parametrize("enabled", [True, False])
+def test_an_autocast_of_the_calling_program_is_none_of_the_tasks(
+    enabled: bool, build: Callable[[], potl.Task], arithmetic: str
+) -> None:
+    job = potl.Job.create(build, seed=1, checkpoint_every=2, arithmetic=arithmetic)
+    own = state_within(contextlib.nullcontext(), build, job)
+    around = torch.autocast("cpu", dtype=torch.bfloat16, enabled=enabled)
+    assert state_within(around, build, job) == own
 
 
 @pytest.mark.parametrize("arithmetic", ["stock", "ord32"])

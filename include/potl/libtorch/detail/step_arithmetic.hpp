@@ -25,6 +25,7 @@ namespace detail {
 class without_autocast {
  public:
   without_autocast() {
+    at::autocast::clear_cache();  // within another autocast, it keeps weights of earlier steps
     for (std::size_t i = 0; i < std::size(devices); ++i) {
       before_[i] = at::autocast::is_autocast_enabled(devices[i]);
       at::autocast::set_autocast_enabled(devices[i], false);
