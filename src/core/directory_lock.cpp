@@ -25,9 +25,12 @@ class held_files {
     static held_files& out = *new held_files;  // forks may come after the end of what is static
     return out;
   }
-  void insert(int file) {
+  /// Opens a directory that is to be locked. No process is forked before it is listed.
+  file_handle open(const std::string& path) {
     const std::lock_guard lock(mutex_);
-    files_.insert(file);
+    file_handle out(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    if (out) files_.insert(out.get());
+    return out;
   }
   void erase(int file) noexcept {
     const std::lock_guard lock(mutex_);
@@ -55,12 +58,11 @@ class held_files {
 
 result<directory_lock> directory_lock::take(const std::string& path, std::string elsewhere,
                                             std::string remedy) {
-  file_handle file(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  file_handle file = held_files::all().open(path);
   if (!file) {
     const errc code = errno == ENOENT ? errc::missing : errc::io;
     return error{code, "cannot open " + path + ": " + std::strerror(errno), ""};
   }
-  held_files::all().insert(file.get());
   if (::flock(file.get(), LOCK_EX | LOCK_NB) == 0) return directory_lock(std::move(file));
   const int why = errno;
   held_files::all().erase(file.get());
