@@ -356,7 +356,7 @@ std::tuple<Tensor, Tensor, Tensor> convolution_backward(
   require_one_device("convolution_backward", input, grad);
   const c10::ScalarType type = input.scalar_type();
   setting how(on_devices("convolution_backward"), input, weight);
-  if (is_product(how, options, input, weight)) {
+  if (grad.scalar_type() == type && is_product(how, options, input, weight)) {
     check_gradient(grad, sizes_there(input, weight.size(0)));
     return product_backward(how, grad, input, weight, wanted);
   }

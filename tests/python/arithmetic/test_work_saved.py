@@ -121,6 +121,20 @@ def test_convolutions_of_one_place_have_the_bits_of_either_layout(
                         assert same_bits(one.double(), other.double())
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_gradient_of_another_type_gives_gradients_of_the_operands(dtype: torch.dtype) -> None:
+    x, weight, dy = drawn(2, 6, 5, 7), drawn(9, 6, 1, 1).to(dtype), drawn(2, 9, 5, 7)
+    wide = dy if dtype == torch.bfloat16 else dy.bfloat16()
+    found = []
+    with potl.deterministic("ord32"):
+        for layout in (torch.contiguous_format, LAST):
+            operands = (wide, x.to(dtype).contiguous(memory_format=layout), weight)
+            options = ([9], [1, 1], [0, 0], [1, 1], False, [0, 0], 1, [True] * 3)
+            found.append(torch.ops.aten.convolution_backward(*operands, *options))
+    for first, last in zip(*found, strict=True):
+        assert first.dtype == last.dtype == dtype and torch.equal(first, last)
+
+
 def test_a_transposed_matrix_is_reduced_as_it_lies() -> None:
     x = drawn(700, 33).t()
     with potl.deterministic():
