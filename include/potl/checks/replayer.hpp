@@ -100,7 +100,8 @@ class replayer {
   /// Runs `what` with rough sums drawn from `seed`. False: the workload cannot, or failed.
   bool roughly(std::uint64_t seed, const std::function<void()>& what);
   /// Ends the request, unrepeatable, where this machine ends the job's first steps otherwise than
-  /// the job says. Called before bits that it computed are held against the run.
+  /// the job says. Called before bits that it computed are held against the run, and before the
+  /// first segment speaks for it.
   void require_agreed_bits();
   /// Runs steps again, which ended in `before`: the first one that ends in another state than
   /// `digest_of` says. failed: unrepeatable.
