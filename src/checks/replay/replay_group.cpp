@@ -464,8 +464,8 @@ class judge {
   }
 
   static constexpr const char* remedy =
-      ": agree on an exact arithmetic (\"auto\"; in C++ with task::exact), or on shorter segments "
-      "(checkpoint_every)";
+      ": agree on an exact arithmetic (potl check names what stands in its way; in C++ use "
+      "task::exact), or on shorter segments (checkpoint_every)";
 
   const replay_context& context_;
   const segment_measurement& measurement_;
