@@ -38,18 +38,19 @@ class held_files {
   }
 
  private:
-  held_files() : nothing_(::open("/dev/null", O_RDONLY | O_CLOEXEC)) {
+  held_files() {
     const auto before = [] { all().mutex_.lock(); };
     const auto in_parent = [] { all().mutex_.unlock(); };
     const auto in_child = [] {
-      for (const int file : all().files_) ::dup3(all().nothing_.get(), file, O_CLOEXEC);
+      const int nothing = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
+      for (const int file : all().files_) ::dup3(nothing, file, O_CLOEXEC);
+      ::close(nothing);
       all().files_.clear();  // a number may be another file's by the time this process forks
       all().mutex_.unlock();
     };
-    if (!nothing_ || ::pthread_atfork(before, in_parent, in_child) != 0) throw std::bad_alloc();
+    if (::pthread_atfork(before, in_parent, in_child) != 0) throw std::bad_alloc();
   }
 
-  const file_handle nothing_;
   std::mutex mutex_;
   std::set<int> files_;
 };

@@ -70,22 +70,22 @@ TEST_CASE("a lock that takes the place of another lets go of that one, in its ow
 
 TEST_CASE("the lock of a process that ends is not held by one that was forked from it") {
   const potl_test::temporary_directory folder;
-  int wait[2];
-  REQUIRE(::pipe(wait) == 0);
+  int wait[2], begun[2];
+  REQUIRE((::pipe(wait) == 0 && ::pipe(begun) == 0));
   CHECK(forked([&] {
     const auto held = directory_lock::take(folder.file(""), "taken", "");
     const pid_t orphan = ::fork();
-    char end = 0;
+    char one = 0;
     if (orphan == 0) {
       ::close(wait[1]);
-      ::_exit(::read(wait[0], &end, 1) < 0 ? 1 : 0);
+      ::_exit(::write(begun[1], &one, 1) == 1 && ::read(wait[0], &one, 1) == 0 ? 0 : 1);
     }
     if (!held || directory_lock::take(folder.file(""), "taken", "")) return false;
-    ::_exit(orphan > 0 ? 0 : 1);  // without its destructors, as one that was killed
+    const bool has_begun = ::read(begun[0], &one, 1) == 1;
+    ::_exit(has_begun ? 0 : 1);  // without its destructors, as one that was killed
   }));
   CHECK(directory_lock::take(folder.file(""), "taken", ""));
-  ::close(wait[1]);
-  ::close(wait[0]);
+  for (const int file : {wait[0], wait[1], begun[0], begun[1]}) ::close(file);
 }
 
 TEST_CASE("what a process opens where a lock was is its own, in those that it forks, too") {
