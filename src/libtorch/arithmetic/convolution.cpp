@@ -263,7 +263,10 @@ bool is_product(const setting& how, const geometry_options& options, const Tenso
   const auto all = [](IntArrayRef values, std::int64_t value) {
     return std::all_of(values.begin(), values.end(), [&](auto other) { return other == value; });
   };
-  return how.passes && how.format != c10::MemoryFormat::Contiguous && options.groups == 1 &&
+  // Rows of so few numbers are half empty registers.
+  const bool few =
+      input.scalar_type() == c10::kBFloat16 && weight.size(0) < 16 && weight.size(1) < 16;
+  return how.passes && how.format != c10::MemoryFormat::Contiguous && options.groups == 1 && !few &&
          !options.transposed && input.numel() > 0 && weight.numel() > 0 &&
          all(weight.sizes().slice(2), 1) && all(options.stride, 1) && all(options.padding, 0);
 }
