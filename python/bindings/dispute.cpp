@@ -179,7 +179,7 @@ void bind_proceedings(py::module_& module) {
       .def_property_readonly("moves", [](const proceedings& self) { return self.state().moves(); })
       .def_property_readonly("head", [](const proceedings& self) { return to_bytes(self.head()); })
       .def_property_readonly("step", &proceedings::step)
-      .def_property_readonly("flags", &proceedings::flags)
+      .def_property_readonly("has_diverged", &proceedings::has_diverged)
       .def_property_readonly("inner", &proceedings::inner)
       .def_property_readonly("openings",
                              [](const proceedings& self) {

@@ -255,9 +255,9 @@ class DisputeProceedings:
         """The disputed step, from 1; 0 as long as it is not found."""
 
     @property
-    def flags(self) -> int:
-        """Flags that the records of both parties have of that step. Nobody shows that of the last
-        one.
+    def has_diverged(self) -> bool:
+        """Whether both parties showed a record of that step, or of a later one, whose loss or
+        gradient is not finite. Nobody shows that of the last step.
         """
 
     @property

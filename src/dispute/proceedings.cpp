@@ -102,12 +102,20 @@ std::uint64_t proceedings::step() const noexcept {
   return steps.is_narrow() ? steps.high : 0;
 }
 
-std::uint32_t proceedings::flags() const {
-  const auto of = [&](const std::map<std::uint64_t, std::uint32_t>& shown) {
-    const auto found = shown.find(step());
-    return found == shown.end() ? 0u : found->second;
-  };
-  return of(flags_.trainer) & of(flags_.auditor);
+// An update may make a NaN of finite gradients, and a NaN stays: later records tell. Up to the step
+// both have the same bits, and whether its loss and gradients are finite is no processor's.
+bool proceedings::has_diverged() const {
+  constexpr auto non_finite = static_cast<std::uint32_t>(transcript::step_flag::non_finite);
+  constexpr auto skipped = static_cast<std::uint32_t>(transcript::step_flag::skipped);
+  const auto is_finite = [](std::uint32_t flags) { return (flags & non_finite) == 0; };
+  for (auto one = flags_.trainer.lower_bound(step()); one != flags_.trainer.end(); ++one) {
+    const auto other = flags_.auditor.find(one->first);
+    if (other == flags_.auditor.end()) continue;
+    const std::uint32_t both = one->second & other->second;
+    if (!is_finite(both) && (both & skipped) == 0) return true;
+    if (one->first == step() && is_finite(one->second) != is_finite(other->second)) return false;
+  }
+  return false;
 }
 
 std::size_t proceedings::message_bytes() const noexcept { return message_limit(most_asked_); }

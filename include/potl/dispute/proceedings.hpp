@@ -68,8 +68,9 @@ class proceedings {
   std::uint64_t last_at() const noexcept { return last_at_; }
   /// The step whose leaf both opened, from 1; 0 as long as it is not found.
   std::uint64_t step() const noexcept;
-  /// Flags that the records of both parties have of that step. Nobody shows that of the last one.
-  std::uint32_t flags() const;
+  /// Whether both parties showed a record of that step, or of a later one, whose loss or gradient
+  /// is not finite; false if of that step one of them did. Nobody shows that of the last step.
+  bool has_diverged() const;
   /// Which bisection is being played, as the referee opened it. Absent between steps.
   const std::optional<inner_bisection>& inner() const noexcept { return inner_; }
   /// What each party opened last; both are there in the referee's turn.

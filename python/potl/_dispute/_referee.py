@@ -189,12 +189,11 @@ class Referee:
         if wrong and any(wrong):
             at = parting(operators, now.answers[wrong.index(True)])
             facts = {"step": now.step, "operator": at, "name": operators[at].name}
-            if operators[at].name == CAPTURE and now.flags & _core.NON_FINITE:
+            if operators[at].name == CAPTURE and now.has_diverged:
                 return _undecided(
                     facts,
-                    "both recorded a loss or a gradient there that is not finite, and a party's "
-                    "step does not end here in what it recorded: the bits of a NaN are the "
-                    "processor's",
+                    "both recorded from there on what is not finite, and a party's step does not "
+                    "end here in what it recorded: the bits of a NaN are the processor's",
                 )
             return self._other_program(wrong, facts, now.step, before)
         return _core.DisputeNext("operators", len(operators))

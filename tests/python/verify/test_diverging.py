@@ -324,9 +324,11 @@ def overflowing() -> Task:
     )
 
 
-def disputed(run: potl.Run, job: potl.Job, tmp_path: Path) -> potl.Verdict:
+def disputed(
+    run: potl.Run, job: potl.Job, tmp_path: Path, *, build: Callable[[], Task] = overflowing
+) -> potl.Verdict:
     """Where the trainer, the auditor and the referee are on one machine."""
-    build, log = overflowing, tmp_path / "own"
+    log = tmp_path / "own"
     run.commit()
     potl.audit(run, job=job, task=build, log=log, to_the_end=True)
     return potl.dispute(
@@ -345,6 +347,40 @@ def test_a_dispute_convicts_nobody_by_the_bits_of_a_nan(
         run = potl.record(overflowing, tmp_path / "run", job=job)
     verdict = disputed(run, job, tmp_path)
     assert verdict.winner is None and verdict.why == "referee"
+    assert "the bits of a NaN are the processor's" in str(verdict.facts["undecided"])
+
+
+class Normalised(torch.optim.SGD):
+    """Divides squares of gradients by their sum, which may both be infinite."""
+
+    @torch.no_grad()
+    def step(self, closure: Any = None) -> None:
+        for parameter in self.param_groups[0]["params"]:
+            square = parameter.grad * parameter.grad
+            parameter.sub_(0.1 * parameter.grad * (square / square.sum()))
+
+
+def normalised() -> Task:
+    model = nn.Linear(6, 2)
+    model.register_buffer("done", torch.zeros((), dtype=torch.int64))
+
+    def loss(output: torch.Tensor, _: torch.Tensor) -> torch.Tensor:
+        return (output * output).mean() * torch.where(model.done == 18, 1e25, 1.0)
+
+    options = {"dataset": data(), "batch_size": 8, "max_steps": STEPS}
+    return Lost(model=model, optimizer=Normalised(model.parameters(), lr=0.1), loss=loss, **options)
+
+
+def test_a_dispute_convicts_nobody_by_the_first_nan_of_an_update(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = potl.Job.create(normalised, seed=7, checkpoint_every=3, arithmetic="ord32")
+    with monkeypatch.context() as there:
+        there.setattr(Elsewhere, "there", True)
+        run = potl.record(normalised, tmp_path / "run", job=job)
+    verdict = disputed(run, job, tmp_path, build=normalised)
+    assert verdict.winner is None and verdict.why == "referee"
+    assert verdict.facts["step"] == 18
     assert "the bits of a NaN are the processor's" in str(verdict.facts["undecided"])
 
 
