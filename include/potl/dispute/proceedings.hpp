@@ -69,7 +69,7 @@ class proceedings {
   /// The step whose leaf both opened, from 1; 0 as long as it is not found.
   std::uint64_t step() const noexcept;
   /// Whether both parties showed a record of that step, or of a later one, whose loss or gradient
-  /// is not finite; false if of that step one of them did. Nobody shows that of the last step.
+  /// is not finite. False if only one of them did at that step. Nobody shows the last one's.
   bool has_diverged() const;
   /// Which bisection is being played, as the referee opened it. Absent between steps.
   const std::optional<inner_bisection>& inner() const noexcept { return inner_; }
