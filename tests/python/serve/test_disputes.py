@@ -62,11 +62,11 @@ def test_a_lie_is_found_over_http_as_in_one_program(
 def test_an_audit_is_a_party(
     case: Case, dispute: Callable[..., potl.Verdict], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also one that stopped at the difference: the rest is repeated first."""
+    """Also one that did not come to the end: the rest is repeated first."""
     from potl._dispute import _audit
 
-    # It stops before the recorder's queue is written.
-    monkeypatch.setattr(_audit._Pair, "differs", lambda self: True)
+    # It stops before its first step.
+    monkeypatch.setattr(_audit._Pair, "brings_log", lambda self, step, wait: False)
     audit = functools.partial(potl.audit, case.folder / "false", job=case.job, task=case.build)
     found = audit(log=case.folder / "2", key=case.folder / "2.pem")
     assert found.agrees is not True and found.commitment is None
