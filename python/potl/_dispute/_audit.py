@@ -24,6 +24,7 @@ from .._base._progress import Progress, track
 from .._record import _keys
 from .._record._inputs import as_note, as_own_job
 from .._record._prover import Prover, Step
+from .._record._records import had_diverged
 from .._record._run import Commitment, Run
 from .._remote._follow import Followed, followed
 from .._remote._remote import AnyRun, Remote, as_remote, opened
@@ -478,15 +479,8 @@ class _Pair:
         return True, f"{same}{signed}"
 
     def _diverged(self, step: int) -> bool:
-        """Whether the repetition had a loss or a gradient that is not finite by the next step: an
-        update may make a NaN of finite gradients.
-        """
-        own = _core.Evidence.open(str(self._own), job=None, commitment=None).steps()
-        return any(
-            flags & _core.NON_FINITE and not flags & _core.SKIPPED
-            for number, flags in zip(own["step"], own["flags"], strict=True)
-            if number <= step + 1
-        )
+        own = _core.Evidence.open(str(self._own), job=None, commitment=None)
+        return had_diverged(own.steps(), step)
 
     def _other_logs(self, run: _core.Evidence, own: _core.Evidence) -> bool:
         """Whether the run as it is judged binds other rounding logs than were followed."""

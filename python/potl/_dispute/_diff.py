@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from .. import _core
 from .._base._errors import MalformedError, MissingError, UsageError
-from .._record._records import Records
+from .._record._records import Records, had_diverged
 from .._record._trace import OperatorTrace, trace
 from .._remote._remote import AnyRun, Place, opened
 
@@ -216,11 +216,6 @@ class _Runs:
                         "compare an undamaged copy of that run",
                     )
 
-    def _diverged(self, which: int, step: int) -> bool:
-        """Whether a record has a loss or a gradient that is not finite by then."""
-        flags = self._columns[which]["flags"][:step]
-        return any(one & _core.NON_FINITE and not one & _core.SKIPPED for one in flags)
-
     def same_samples(self, step: int) -> bool:
         """Whether both runs made a step of the same samples."""
         # By their records: a job says in a line that it has more samples than memory holds.
@@ -238,7 +233,7 @@ class _Runs:
                 yield sentence
         if step > 0 and "loss" not in parts and "state" in parts:
             yield "the losses agree: backward pass or update differ, the forward pass does not"
-        if step > 0 and all(self._diverged(which, step) for which in (0, 1)):
+        if step > 0 and all(had_diverged(one, step) for one in self._columns):
             yield (
                 "the loss or a gradient is not finite by then in both runs: the bits of a NaN are "
                 "the processor's"

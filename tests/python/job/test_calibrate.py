@@ -52,10 +52,10 @@ def test_nothing_to_measure_is_a_usage_error(options: "dict[str, int]") -> None:
         potl.calibrate(tasks.build, **options)
 
 
-def test_one_step_of_too_much_noise_recommends_nothing() -> None:
-    noise = potl.Noise(steps=1, group="parameters", median=0.5, largest=0.5, worst_tensor="w")
-    value = potl.Calibration(
-        noise=(noise,),
+def of_one_step(noise: float) -> potl.Calibration:
+    group = potl.Noise(steps=1, group="parameters", median=noise, largest=noise, worst_tensor="w")
+    return potl.Calibration(
+        noise=(group,),
         deterministic=False,
         repeats=1,
         tolerance_cap=0.1,
@@ -63,7 +63,10 @@ def test_one_step_of_too_much_noise_recommends_nothing() -> None:
         seconds_per_step=0.1,
         checkpoint_bytes=8,
     )
-    assert "drifts too far" in value.table()
+
+
+def test_one_step_of_too_much_noise_recommends_nothing() -> None:
+    assert "drifts too far" in of_one_step(0.5).table()
 
 
 def test_a_checkpoint_is_as_large_as_those_of_a_run(
@@ -107,15 +110,5 @@ def test_a_training_that_diverges_recommends_nothing() -> None:
 
 
 def test_noise_without_a_bound_is_json() -> None:
-    noise = potl.Noise(steps=1, group="other", median=math.inf, largest=math.inf, worst_tensor="w")
-    value = potl.Calibration(
-        noise=(noise,),
-        deterministic=False,
-        repeats=1,
-        tolerance_cap=0.1,
-        checkpoint_every=None,
-        seconds_per_step=0.1,
-        checkpoint_bytes=10,
-    )
-    document = json.loads(value.json(), parse_constant=pytest.fail)
+    document = json.loads(of_one_step(math.inf).json(), parse_constant=pytest.fail)
     assert document["noise"][0]["largest"] == "inf"
