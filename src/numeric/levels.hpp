@@ -21,20 +21,29 @@ struct kernels_of_both {
   }
 };
 
-/// Those of the active instruction set.
-template <class Kernels>
-const Kernels& at_active_level(const Kernels& (*portable)() noexcept,
-                               const Kernels& (*avx2)() noexcept,
-                               const Kernels& (*avx512)() noexcept) {
-  const isa level = active_isa();
-  if (level >= isa::avx512) return avx512();
-  if (level >= isa::avx2) return avx2();
-  return portable();
-}
-template <class Kernels>
-const Kernels& at_active_level(const Kernels& (*portable)() noexcept,
-                               const Kernels& (*neon)() noexcept) {
-  return active_isa() >= isa::neon ? neon() : portable();
-}
-
 }  // namespace potl::numeric
+
+#if defined(__x86_64__)
+#define POTL_BEST_LEVEL(name)                                        \
+  const ::potl::numeric::isa level = ::potl::numeric::active_isa();  \
+  if (level >= ::potl::numeric::isa::avx512) return avx512_##name(); \
+  if (level >= ::potl::numeric::isa::avx2) return avx2_##name();
+#elif defined(__aarch64__)
+#define POTL_BEST_LEVEL(name) \
+  if (::potl::numeric::active_isa() >= ::potl::numeric::isa::neon) return neon_##name();
+#else
+#define POTL_BEST_LEVEL(name)
+#endif
+
+/// Declares portable_NAME() and those of other instruction sets, of which a build defines what its
+/// processors have, and active_NAME(): those of active_isa(). Static, because the linker must not
+/// merge what was compiled for different ones.
+#define POTL_LEVELS(kernels, name)                         \
+  const kernels& portable_##name() noexcept;               \
+  const kernels& avx2_##name() noexcept;                   \
+  const kernels& avx512_##name() noexcept;                 \
+  const kernels& neon_##name() noexcept;                   \
+  [[maybe_unused]] static const kernels& active_##name() { \
+    POTL_BEST_LEVEL(name)                                  \
+    return portable_##name();                              \
+  }

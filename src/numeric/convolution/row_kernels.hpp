@@ -27,6 +27,22 @@ inline __attribute__((always_inline)) void add_products(
   for (std::size_t j = 0; j < Vectors; ++j) sum[j] = Lanes::fma(all, vectors[j], sum[j]);
 }
 
+// Arguments by value: the compiler cannot know that stores leave the task alone.
+template <class Lanes, std::size_t Rows, std::size_t Vectors>
+inline __attribute__((always_inline)) void store_rows(
+    const typename Lanes::type (&sum)[Rows][Vectors], std::int64_t c_row, bool add, float* c) {
+  POTL_UNROLL
+  for (std::size_t i = 0; i < Rows; ++i, c += c_row) {
+    POTL_UNROLL
+    for (std::size_t j = 0; j < Vectors; ++j) {
+      float* const at = c + static_cast<std::int64_t>(j) * Lanes::width;
+      typename Lanes::type value = sum[i][j];
+      if (add) value = Lanes::add(Lanes::load(at), value);
+      Lanes::store(at, Lanes::canonical(value));
+    }
+  }
+}
+
 template <class Lanes, std::size_t Vectors, std::size_t Rows, bool Copies>
 void row_tile(const rows_task& task) {
   using vector = typename Lanes::type;
@@ -95,19 +111,7 @@ void row_tile(const rows_task& task) {
       for (std::size_t i = 0; i < fours; ++i) ++four[i];
     }
   }
-  const std::int64_t c_row = task.c_row;
-  const bool add = task.add;
-  float* c = task.c;
-  POTL_UNROLL
-  for (std::size_t i = 0; i < Rows; ++i, c += c_row) {
-    POTL_UNROLL
-    for (std::size_t j = 0; j < Vectors; ++j) {
-      float* const at = c + static_cast<std::int64_t>(j) * Lanes::width;
-      vector value = sum[i][j];
-      if (add) value = Lanes::add(Lanes::load(at), value);
-      Lanes::store(at, Lanes::canonical(value));
-    }
-  }
+  store_rows<Lanes>(sum, task.c_row, task.add, task.c);
 }
 
 template <class Lanes, std::size_t Vectors, std::size_t Rows>

@@ -10,6 +10,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "numeric/levels.hpp"
+
 namespace potl::numeric::conv {
 
 inline constexpr std::int64_t longest = 512;  // terms of a chunk
@@ -213,18 +215,9 @@ struct kernels {
                        double factor, std::int64_t count, double* target);
 };
 
-const kernels& portable_kernels() noexcept;
-#if defined(__x86_64__)
-const kernels& avx2_kernels() noexcept;
-const kernels& avx512_kernels() noexcept;
-#elif defined(__aarch64__)
-const kernels& neon_kernels() noexcept;
-#endif
+POTL_LEVELS(kernels, kernels)
 
 inline const tiles_of<float>& tiles_for(const kernels& with, float) noexcept { return with.single; }
 inline const tiles_of<double>& tiles_for(const kernels& with, double) noexcept { return with.wide; }
-
-/// Those of active_isa().
-const kernels& active_kernels();
 
 }  // namespace potl::numeric::conv

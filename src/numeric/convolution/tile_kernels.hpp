@@ -98,19 +98,7 @@ void line_tile(const line_task& task) {
       add_products<Lanes, Rows>(i, one, left, sum[i]);
     }
   }
-  const std::int64_t c_row = task.c_row;
-  const bool add = task.add;
-  float* c = task.c;
-  POTL_UNROLL
-  for (std::size_t i = 0; i < Rows; ++i, c += c_row) {
-    POTL_UNROLL
-    for (std::size_t j = 0; j < Vectors; ++j) {
-      float* const at = c + static_cast<std::int64_t>(j) * Lanes::width;
-      vector value = sum[i][j];
-      if (add) value = Lanes::add(Lanes::load(at), value);
-      Lanes::store(at, Lanes::canonical(value));
-    }
-  }
+  store_rows<Lanes>(sum, task.c_row, task.add, task.c);
 }
 
 template <class Lanes>

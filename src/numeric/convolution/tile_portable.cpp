@@ -2,8 +2,6 @@
 #include <bit>
 #include <cmath>
 
-#include <potl/numeric/detail/isa.hpp>
-
 #include "tile_kernels.hpp"
 #include "tile_plain.hpp"
 
@@ -54,15 +52,5 @@ constexpr kernels table = kernels_of<scalar, wide_scalar, 4>(tiles<scalar, 8, 4,
 }  // namespace
 
 const kernels& portable_kernels() noexcept { return table; }
-
-const kernels& active_kernels() {
-#if defined(__x86_64__)
-  if (active_isa() >= isa::avx512) return avx512_kernels();
-  if (active_isa() >= isa::avx2) return avx2_kernels();
-#elif defined(__aarch64__)
-  if (active_isa() >= isa::neon) return neon_kernels();
-#endif
-  return portable_kernels();
-}
 
 }  // namespace potl::numeric::conv

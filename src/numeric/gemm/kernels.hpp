@@ -6,7 +6,7 @@
 
 #include <cstdint>
 
-#include <potl/numeric/detail/isa.hpp>
+#include "numeric/levels.hpp"
 
 namespace potl::numeric::detail {
 
@@ -159,24 +159,14 @@ struct kernels_integer {
   kernels_scaled bits16_short{};
 };
 
-const kernels_f32& portable_f32() noexcept;
-const kernels_f64& portable_f64() noexcept;
-const kernels_widening& portable_widening() noexcept;
+POTL_LEVELS(kernels_f32, f32)
+POTL_LEVELS(kernels_f64, f64)
+POTL_LEVELS(kernels_widening, widening)
 const kernels_integer& portable_integer() noexcept;
 #if defined(__x86_64__)
-const kernels_f32& avx2_f32() noexcept;
-const kernels_f64& avx2_f64() noexcept;
-const kernels_widening& avx2_widening() noexcept;
 const kernels_integer& avx2_integer() noexcept;
-const kernels_f32& avx512_f32() noexcept;
-const kernels_f64& avx512_f64() noexcept;
-const kernels_widening& avx512_widening() noexcept;
 const kernels_integer& avx512_integer() noexcept;
 const kernels_integer& vnni_integer() noexcept;
-#elif defined(__aarch64__)
-const kernels_f32& neon_f32() noexcept;
-const kernels_f64& neon_f64() noexcept;
-const kernels_widening& neon_widening() noexcept;
 #endif
 
 }  // namespace potl::numeric::detail

@@ -11,11 +11,6 @@
 
 namespace potl::numeric::detail {
 
-/// The tables that run now (numeric/detail/isa.hpp).
-const kernels_f32& active_f32();
-const kernels_f64& active_f64();
-const kernels_widening& active_widening();
-
 void ordered(matrix<const float> a, matrix<const float> b, matrix<float> c,
              const executor& threads);
 void ordered(matrix<const double> a, matrix<const double> b, matrix<double> c,

@@ -47,9 +47,6 @@ struct kernels {
 
 using both_kernels = kernels_of_both<kernels>;
 
-const both_kernels& portable_kernels() noexcept;
-const both_kernels& avx2_kernels() noexcept;
-const both_kernels& avx512_kernels() noexcept;
-const both_kernels& neon_kernels() noexcept;
+POTL_LEVELS(both_kernels, kernels)
 
 }  // namespace potl::numeric::projections

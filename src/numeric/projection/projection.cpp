@@ -12,16 +12,6 @@ namespace potl::numeric {
 namespace projections {
 namespace {
 
-const both_kernels& active_kernels() {
-#if defined(__x86_64__)
-  return at_active_level(&portable_kernels, &avx2_kernels, &avx512_kernels);
-#elif defined(__aarch64__)
-  return at_active_level(&portable_kernels, &neon_kernels);
-#else
-  return portable_kernels();
-#endif
-}
-
 /// The rows of `whole` from `begin`, as many as `out` and the like have room for.
 template <class Real>
 part<Real> rows_of(const matrix<const Real>& m, const projection& what, std::int64_t begin,

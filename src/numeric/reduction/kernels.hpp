@@ -81,14 +81,7 @@ struct kernels {
 
 using both_kernels = kernels_of_both<kernels>;
 
-const both_kernels& portable_kernels() noexcept;
-#if defined(__x86_64__)
-const both_kernels& avx2_kernels() noexcept;
-const both_kernels& avx512_kernels() noexcept;
-#elif defined(__aarch64__)
-const both_kernels& neon_kernels() noexcept;
-#endif
-const both_kernels& active_kernels();
+POTL_LEVELS(both_kernels, kernels)
 
 template <class Real>
 const kernels<Real>& active() {

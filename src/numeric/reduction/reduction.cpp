@@ -8,16 +8,6 @@
 namespace potl::numeric {
 namespace reductions {
 
-const both_kernels& active_kernels() {
-#if defined(__x86_64__)
-  return at_active_level(&portable_kernels, &avx2_kernels, &avx512_kernels);
-#elif defined(__aarch64__)
-  return at_active_level(&portable_kernels, &neon_kernels);
-#else
-  return portable_kernels();
-#endif
-}
-
 namespace {
 
 term term_of(reduction kind) {
