@@ -147,6 +147,12 @@ void bind_evidence(py::module_& module) {
       .def_property_readonly("rejected", &evidence::rejected)
       .def("findings", [](const evidence& self) { return self.findings(); })
       .def("steps", [](const evidence& self) { return columns(self.steps()); })
+      .def(
+          "has_diverged_by",
+          [](const evidence& self, std::uint64_t step) {
+            return transcript::has_diverged_by(step, self.steps());
+          },
+          py::arg("step"))
       .def("superseded_steps",
            [](const evidence& self) { return columns(self.superseded_steps()); })
       .def("superseded", &superseded_list)

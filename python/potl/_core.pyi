@@ -497,6 +497,8 @@ class Evidence:
         """The fields of include/potl/core/finding.hpp: "check", "rule", "result", "reason", ..."""
     def steps(self) -> StepColumns:
         """The effective history."""
+    def has_diverged_by(self, step: int) -> bool:
+        """Whether a loss or a gradient was not finite by the next step, and was not skipped."""
     def superseded_steps(self) -> StepColumns: ...
     def superseded(self) -> list[SupersededRange]: ...
     def checkpoints(self) -> list[StoredCheckpoint]:

@@ -184,8 +184,7 @@ bool replayer::may_be_missing(std::uint64_t step) {
 
 bool replayer::is_flagged(std::uint64_t step) const {
   const transcript::step_record* one = view_.step(step);
-  const auto flag = static_cast<std::uint32_t>(transcript::step_flag::non_finite);
-  return one != nullptr && (one->flags & flag) != 0;
+  return one != nullptr && has(one->flags, transcript::step_flag::non_finite);
 }
 
 // Where a trainer on another processor than the recording one comes to no state that it could

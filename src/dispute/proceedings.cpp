@@ -105,15 +105,12 @@ std::uint64_t proceedings::step() const noexcept {
 // An update may make a NaN of finite gradients, and a NaN stays: later records tell. Up to the step
 // both have the same bits, and whether its loss and gradients are finite is no processor's.
 bool proceedings::has_diverged() const {
-  constexpr auto non_finite = static_cast<std::uint32_t>(transcript::step_flag::non_finite);
-  constexpr auto skipped = static_cast<std::uint32_t>(transcript::step_flag::skipped);
-  const auto is_finite = [](std::uint32_t flags) { return (flags & non_finite) == 0; };
   for (auto one = flags_.trainer.lower_bound(step()); one != flags_.trainer.end(); ++one) {
     const auto other = flags_.auditor.find(one->first);
     if (other == flags_.auditor.end()) continue;
-    const std::uint32_t both = one->second & other->second;
-    if (!is_finite(both) && (both & skipped) == 0) return true;
-    if (one->first == step() && is_finite(one->second) != is_finite(other->second)) return false;
+    if (transcript::has_diverged(one->second & other->second)) return true;
+    const auto flag = transcript::step_flag::non_finite;
+    if (one->first == step() && has(one->second, flag) != has(other->second, flag)) return false;
   }
   return false;
 }

@@ -71,7 +71,7 @@ stored_checkpoints find_checkpoints(const std::string& directory, const history&
   if (run.initial) add(0, 0, run.initial->state);
   for (std::size_t i = 0; i < run.steps.size(); ++i) {
     const step_record& one = run.steps[i];
-    const bool stored = (one.flags & static_cast<std::uint32_t>(step_flag::checkpoint)) != 0;
+    const bool stored = has(one.flags, step_flag::checkpoint);
     // Beside what was stored while recording: what was derived since.
     const bool derivable = agreed.store_every != 0 && agreed.is_boundary(one.step);
     if (stored || derivable) add(one.step, run.branches[i], one.state);
@@ -118,7 +118,7 @@ std::uint64_t telemetry_limit(const job& agreed) {
 void audit_segments(const std::string& directory, const audit_input& in, audit_log& log) {
   for (const auto* list : {&in.run.steps, &in.run.superseded}) {
     for (const step_record& one : *list) {
-      const bool stored = (one.flags & static_cast<std::uint32_t>(step_flag::checkpoint)) != 0;
+      const bool stored = has(one.flags, step_flag::checkpoint);
       if (stored == in.agreed.is_checkpoint(one.step)) continue;
       log.reject(segments_rule,
                  "step " + std::to_string(one.step) +

@@ -169,23 +169,15 @@ void audit_recipe(const audit_input& in, audit_log& log) {
 
 void audit_finite(const audit_input& in, audit_log& log) {
   constexpr std::string_view rule = "transcript.finite";
-  constexpr auto skipped = static_cast<std::uint32_t>(step_flag::skipped);
-  constexpr auto non_finite = static_cast<std::uint32_t>(step_flag::non_finite);
   bool told = false;  // of many such steps the first tells
   for (const step_record* one : all_steps(in)) {
-    // A scaler skips updates whose gradients overflow; a replay sees whether it really did.
-    if ((one->flags & skipped) != 0) continue;
-    // The agreed recipe may diverge, which a replay sees as well.
-    const std::string step = "step " + std::to_string(one->step);
-    std::string what;
-    if (!std::isfinite(one->loss)) {
-      what = "the loss of " + step + " is not finite";
-    } else if ((one->flags & non_finite) != 0) {
-      what = step + " had gradients that are not finite and was not skipped";
-    }
-    if (!what.empty() && !told) {
+    if (has(one->flags, step_flag::skipped)) continue;
+    if (has_diverged(*one) && !told) {
       told = true;
-      log.inconclusive(rule, what +
+      const std::string step = "step " + std::to_string(one->step);
+      log.inconclusive(rule, (std::isfinite(one->loss)
+                                  ? step + " had gradients that are not finite and was not skipped"
+                                  : "the loss of " + step + " is not finite") +
                                  ", and no run with such a step is accepted (in the next job, "
                                  "lower the rates or clip gradients, and in float16 add a scaler; "
                                  "if a batch has no loss, let the task's own step leave it out, "

@@ -273,7 +273,7 @@ std::vector<checkpoint_info> evidence::missing_checkpoints() const {
   for (std::size_t i = 0; i < run.steps.size(); ++i) {
     const step_record& one = run.steps[i];
     const bool derivable = body_->agreed.store_every != 0 && body_->agreed.is_boundary(one.step);
-    if (derivable || (one.flags & static_cast<std::uint32_t>(step_flag::checkpoint)) != 0) {
+    if (derivable || has(one.flags, step_flag::checkpoint)) {
       look(one.step, run.branches[i], one.state);
     }
   }

@@ -16,8 +16,6 @@ namespace {
 
 constexpr std::size_t max_losses = 512;
 constexpr std::size_t max_unused = 1000;
-constexpr auto stored_flag = static_cast<std::uint32_t>(step_flag::checkpoint);
-
 std::optional<std::uint64_t> size_of(const std::string& path) {
   std::error_code failed;
   const auto about = std::filesystem::symlink_status(path, failed);
@@ -41,12 +39,12 @@ void add_checkpoints(const std::string& directory, const history& run, const res
   const bool derivable = agreed && agreed->store_every != 0;
   for (std::size_t i = 0; i < run.steps.size(); ++i) {
     const bool derived = derivable && agreed->is_boundary(run.steps[i].step);
-    if (derived || (run.steps[i].flags & stored_flag) != 0) {
+    if (derived || has(run.steps[i].flags, step_flag::checkpoint)) {
       add_checkpoint(directory, run.steps[i].step, run.branches[i], out);
     }
   }
   for (std::size_t i = 0; i < run.superseded.size(); ++i) {
-    if ((run.superseded[i].flags & stored_flag) != 0) {
+    if (has(run.superseded[i].flags, step_flag::checkpoint)) {
       add_checkpoint(directory, run.superseded[i].step, run.superseded_branches[i], out);
     }
   }

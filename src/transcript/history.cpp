@@ -164,7 +164,7 @@ class walker {
   bool is_checkpointed(std::uint64_t step) const {
     if (step == 0) return true;
     const auto at = out_.find(step);
-    return at && (out_.steps[*at].flags & static_cast<std::uint32_t>(step_flag::checkpoint)) != 0;
+    return at && has(out_.steps[*at].flags, step_flag::checkpoint);
   }
 
   bool is_signed(const resume_record& what) const {

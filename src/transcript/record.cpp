@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <potl/transcript/detail/record.hpp>
 
+#include <algorithm>
+#include <cmath>
+
 #include <potl/core/detail/utf8.hpp>
 
 #include "transcript/little_endian.hpp"
@@ -167,6 +170,21 @@ result<record> decode(bytes_view bytes) {
   result<record> out = read_body(which, in, job_id, rounded);
   if (out && !in.complete()) return malformed_record("wrong length");
   return out;
+}
+
+bool has_diverged(std::uint32_t flags) noexcept {
+  return has(flags, step_flag::non_finite) && !has(flags, step_flag::skipped);
+}
+
+bool has_diverged(const step_record& one) noexcept {
+  if (!std::isfinite(one.loss) && !has(one.flags, step_flag::skipped)) return true;
+  return has_diverged(one.flags);
+}
+
+bool has_diverged_by(std::uint64_t step, std::span<const step_record> steps) noexcept {
+  return std::any_of(steps.begin(), steps.end(), [step](const step_record& one) {
+    return one.step <= step + 1 && has_diverged(one);
+  });
 }
 
 std::vector<std::uint8_t> resume_message(const resume_record& what) {

@@ -58,9 +58,8 @@ result<std::shared_ptr<const checkpoint_base>> initial_state(const std::string& 
 result<restart> newest_checkpoint(const std::string& directory, const history& run) {
   const auto base = initial_state(directory, run);
   if (!base && base.why().code == errc::io) return base.why();
-  constexpr auto stored = static_cast<std::uint32_t>(step_flag::checkpoint);
   for (std::size_t i = run.steps.size() + 1; i-- > 0;) {
-    if (i != 0 && (run.steps[i - 1].flags & stored) == 0) continue;
+    if (i != 0 && !has(run.steps[i - 1].flags, step_flag::checkpoint)) continue;
     const std::uint64_t step = i == 0 ? 0 : run.steps[i - 1].step;
     const digest& expected = i == 0 ? run.initial->state : run.steps[i - 1].state;
     const std::string entry = checkpoint_entry(step, i == 0 ? 0 : run.branches[i - 1]);
@@ -94,8 +93,7 @@ status within_limits(const history& run, const job& agreed, std::uint64_t from) 
 
 bool is_anchor(const record& what) {
   const auto* one_step = std::get_if<step_record>(&what);
-  return one_step == nullptr ||
-         (one_step->flags & static_cast<std::uint32_t>(step_flag::checkpoint)) != 0;
+  return one_step == nullptr || has(one_step->flags, step_flag::checkpoint);
 }
 
 // What the records up to here say of a branch's rounding logs has to be there: a verifier rejects a

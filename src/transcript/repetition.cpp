@@ -17,9 +17,6 @@
 namespace potl::transcript {
 namespace {
 
-constexpr std::uint32_t compared_flags = static_cast<std::uint32_t>(step_flag::skipped) |
-                                         static_cast<std::uint32_t>(step_flag::non_finite);
-
 bool same_bits(double a, double b) noexcept {
   return std::bit_cast<std::uint64_t>(a) == std::bit_cast<std::uint64_t>(b);
 }
@@ -47,9 +44,8 @@ std::string shown(const std::vector<double>& values) {
 std::string shown(const digest& value) { return value.hex().substr(0, 16) + "..."; }
 
 std::string shown_flags(std::uint32_t flags) {
-  const bool skipped = flags & static_cast<std::uint32_t>(step_flag::skipped);
-  const bool bad = flags & static_cast<std::uint32_t>(step_flag::non_finite);
-  return std::string(skipped ? "skipped" : "made") + (bad ? ", and something was not finite" : "");
+  return std::string(has(flags, step_flag::skipped) ? "skipped" : "made") +
+         (has(flags, step_flag::non_finite) ? ", and something was not finite" : "");
 }
 
 // After a power cut a file may have its new size, and zeros for what was not written. Whoever
@@ -80,7 +76,7 @@ double loss_of(const step_record& what) noexcept {
 digest rest_of(const step_record& what) {
   step_record out = what;
   out.loss = loss_of(what);
-  out.flags &= compared_flags;
+  out.flags &= training_step_flags;
   out.duration_ns = 0;
   out.random_draws = 0;
   out.state = {};
@@ -227,7 +223,8 @@ status repetition::repeat(const step_record& own) {
 
 void repetition::compare(const step_record& theirs, const step_record& own) {
   if (difference_) return;
-  const std::uint32_t flags = theirs.flags & compared_flags, own_flags = own.flags & compared_flags;
+  const std::uint32_t flags = theirs.flags & training_step_flags,
+                      own_flags = own.flags & training_step_flags;
   const auto differ = [&](const char* field, const std::string& a, const std::string& b) {
     difference_ = run_difference{own.step, field,
                                  "step " + std::to_string(own.step) + ": " + field +

@@ -151,9 +151,7 @@ status writer::body::append_step(recorded_state after, const step_entry& entry) 
                      std::to_string(max_rounding_log_bytes) + " bytes",
                  "take smaller steps, or another arithmetic");
   }
-  constexpr auto of_the_caller = static_cast<std::uint32_t>(step_flag::skipped) |
-                                 static_cast<std::uint32_t>(step_flag::non_finite);
-  if ((entry.flags & ~of_the_caller) != 0) return usage("unknown step flags", "");
+  if ((entry.flags & ~training_step_flags) != 0) return usage("unknown step flags", "");
   step_record out;
   out.job_id = job_id;
   out.step = entry.step;

@@ -24,7 +24,6 @@ from .._base._progress import Progress, track
 from .._record import _keys
 from .._record._inputs import as_note, as_own_job
 from .._record._prover import Prover, Step
-from .._record._records import had_diverged
 from .._record._run import Commitment, Run
 from .._remote._follow import Followed, followed
 from .._remote._remote import AnyRun, Remote, as_remote, opened
@@ -480,7 +479,7 @@ class _Pair:
 
     def _diverged(self, step: int) -> bool:
         own = _core.Evidence.open(str(self._own), job=None, commitment=None)
-        return had_diverged(own.steps(), step)
+        return own.has_diverged_by(step)
 
     def _other_logs(self, run: _core.Evidence, own: _core.Evidence) -> bool:
         """Whether the run as it is judged binds other rounding logs than were followed."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from .. import _core
 from .._base._errors import MalformedError, MissingError, UsageError
-from .._record._records import Records, had_diverged
+from .._record._records import Records
 from .._record._trace import OperatorTrace, trace
 from .._remote._remote import AnyRun, Place, opened
 
@@ -233,7 +233,7 @@ class _Runs:
                 yield sentence
         if step > 0 and "loss" not in parts and "state" in parts:
             yield "the losses agree: backward pass or update differ, the forward pass does not"
-        if step > 0 and all(had_diverged(one, step) for one in self._columns):
+        if step > 0 and all(one.has_diverged_by(step) for one in (self.a, self.b)):
             yield (
                 "the loss or a gradient is not finite by then in both runs: the bits of a NaN are "
                 "the processor's"
@@ -250,7 +250,7 @@ class _Runs:
             differ[seed] += "; the initial states and the first steps follow from it"
         yield from (f"the jobs differ: {one}" for one in differ)
         made = _differences(surroundings[0], surroundings[1])
-        said = [f"the jobs were made on other machines: {one}" for one in made]
+        said = [f"the jobs were made in other environments: {one}" for one in made]
         software = [one["software"] for one in self._facts]
         if software[0] != software[1]:
             said.append(f"recorded with other software: {software[0]}; {software[1]}")

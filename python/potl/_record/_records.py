@@ -21,17 +21,6 @@ _NUMBER, _SAMPLES, _RESUME_NUMBER = 34, 50, 50
 _PIECE = 4 << 20
 
 
-def had_diverged(steps: _core.StepColumns, step: int) -> bool:
-    """Whether a loss or a gradient was not finite by the next step, in an update that no scaler
-    skipped: an update may make a NaN of finite gradients.
-    """
-    return any(
-        flags & _core.NON_FINITE and not flags & _core.SKIPPED
-        for number, flags in zip(steps["step"], steps["flags"], strict=True)
-        if number <= step + 1
-    )
-
-
 @dataclass
 class Branch:
     """The steps recorded after a resume: numbers and records follow each other.

@@ -38,8 +38,8 @@ double largest_noise(std::span<const loss_measurement> losses) {
 // A half-precision step whose loss overflows on both sides, and was skipped for that. Replay judges
 // whether the scaler skips it.
 bool overflowed(const transcript::step_record& record, double recomputed) {
-  constexpr auto skipped = static_cast<std::uint32_t>(transcript::step_flag::skipped);
-  return (record.flags & skipped) != 0 && !std::isfinite(record.loss) && !std::isfinite(recomputed);
+  return has(record.flags, transcript::step_flag::skipped) && !std::isfinite(record.loss) &&
+         !std::isfinite(recomputed);
 }
 
 // The end of the epoch that `step` belongs to, and the mean of its logged losses.

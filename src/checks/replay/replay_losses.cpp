@@ -16,10 +16,6 @@ namespace {
 using transcript::step_flag;
 using transcript::step_record;
 
-bool has(const step_record& record, step_flag flag) {
-  return (record.flags & static_cast<std::uint32_t>(flag)) != 0;
-}
-
 bool same_rates(const std::vector<double>& a, const std::vector<double>& b, double share) {
   return std::equal(a.begin(), a.end(), b.begin(), b.end(), [share](double x, double y) {
     return std::fabs(x - y) <= share * std::max(std::fabs(x), std::fabs(y));
@@ -64,7 +60,7 @@ std::optional<finding> turned_skip(const run_view& run, const replay_context& co
     const std::uint64_t step = measurement.request.start + 1 + i;
     const step_record* record = record_of(run, measurement.request, step);
     const bool skipped = measurement.skipped[i];
-    if (record == nullptr || skipped == has(*record, step_flag::skipped)) continue;
+    if (record == nullptr || skipped == has(record->flags, step_flag::skipped)) continue;
     // A repeat that skips an earlier step is on another course here.
     const auto& repeats = measurement.repeat_skipped;
     const auto end = measurement.skipped.begin() + static_cast<std::ptrdiff_t>(i) + 1;
@@ -117,7 +113,7 @@ std::vector<finding> judge_losses(const run_view& run, const replay_context& con
     const step_record* record = record_of(run, request, step);
     if (record == nullptr) continue;  // transcript.sequence speaks of gaps
     const bool skipped = i < measurement.skipped.size() && measurement.skipped[i];
-    if (skipped != has(*record, step_flag::skipped) && rule_enabled("replay.optimizer")) {
+    if (skipped != has(record->flags, step_flag::skipped) && rule_enabled("replay.optimizer")) {
       finding one =
           make_finding("replay", "replay.optimizer", outcome::reject, other_skip(step, skipped));
       one.first_step = one.last_step = step;
@@ -136,7 +132,7 @@ std::vector<finding> judge_losses(const run_view& run, const replay_context& con
       out.push_back(std::move(one));
     }
     // What an overflowing half-precision step looks like on both sides, and was skipped for.
-    if (skipped && has(*record, step_flag::skipped) && !std::isfinite(record->loss) &&
+    if (skipped && has(record->flags, step_flag::skipped) && !std::isfinite(record->loss) &&
         !std::isfinite(measurement.losses[i])) {
       continue;
     }

@@ -107,8 +107,7 @@ class screened_choice {
 
 // What honest records of a step have in common, however often and wherever it was done.
 std::vector<std::uint8_t> bits_of(transcript::step_record what) {
-  what.flags &= static_cast<std::uint32_t>(transcript::step_flag::skipped) |
-                static_cast<std::uint32_t>(transcript::step_flag::non_finite);
+  what.flags &= transcript::training_step_flags;
   what.duration_ns = 0;
   what.random_draws = 0;
   return transcript::encode(what);

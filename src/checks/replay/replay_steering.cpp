@@ -28,23 +28,18 @@ std::vector<double> losses_of(const run_view& run, const segment& of) {
 }
 
 double skips_of(const run_view& run, const segment& of) {
-  constexpr auto skipped = static_cast<std::uint32_t>(transcript::step_flag::skipped);
   double out = 0;
   for (std::uint64_t step = of.start + 1; step <= of.end; ++step) {
     const auto* record = run.step(step);
-    if (record != nullptr && (record->flags & skipped) != 0) ++out;
+    if (record != nullptr && has(record->flags, transcript::step_flag::skipped)) ++out;
   }
   return out;
 }
 
 bool diverges_in(const run_view& run, const segment& of) {
-  using transcript::step_flag;
-  constexpr auto skipped = static_cast<std::uint32_t>(step_flag::skipped);
-  constexpr auto non_finite = static_cast<std::uint32_t>(step_flag::non_finite);
   for (std::uint64_t step = of.start + 1; step <= of.end; ++step) {
     const auto* record = run.step(step);
-    if (record == nullptr || (record->flags & skipped) != 0) continue;
-    if (!std::isfinite(record->loss) || (record->flags & non_finite) != 0) return true;
+    if (record != nullptr && transcript::has_diverged(*record)) return true;
   }
   return false;
 }

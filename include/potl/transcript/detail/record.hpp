@@ -6,6 +6,7 @@
 #include <array>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <variant>
 #include <vector>
@@ -31,6 +32,15 @@ enum class step_flag : std::uint32_t {
 };
 
 inline constexpr std::uint32_t all_step_flags = 15;
+/// What the training itself says; the others are of how it was recorded.
+inline constexpr std::uint32_t training_step_flags = 3;
+
+constexpr bool has(std::uint32_t flags, step_flag one) noexcept {
+  return (flags & static_cast<std::uint32_t>(one)) != 0;
+}
+/// Something was not finite, in an update that no gradient scaler skipped: scalers skip those whose
+/// gradients overflow, and a replay sees whether they did.
+bool has_diverged(std::uint32_t flags) noexcept;
 
 /// Opens the log: which job, who trains, with what.
 struct header_record {
@@ -68,6 +78,12 @@ struct step_record {
   /// In log64 only. With it the record is one of version 2.
   std::optional<rounding_reference> rounding = {};
 };
+
+/// The same of a record, whose loss may say more than its flags.
+bool has_diverged(const step_record& one) noexcept;
+/// Whether one of the steps up to the one after `step` has diverged: an update may make a NaN of
+/// finite gradients, and only the next step's record says so.
+bool has_diverged_by(std::uint64_t step, std::span<const step_record> steps) noexcept;
 
 /// Recording went on from a stored checkpoint (soundness.md rule 14). Both branches stay in the
 /// log.
