@@ -13,7 +13,7 @@ from .._base._printable import counted, duration, printable
 from ._files import signing_key
 from ._result import FAILED, REJECTED, Result, command
 from ._serve import AnyRun, CacheBytes, OpenWith, TlsCa, TokenFile, run_of
-from ._task import load
+from ._task import TaskOption, load
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -39,7 +39,7 @@ def _audit(
     run: AnyRun,
     *,
     job: Annotated[Path, typer.Option(help="The agreed job: the client's own file.")],
-    task: Annotated[str, typer.Option(metavar="MODULE:FUNCTION", help="Builds the agreed task.")],
+    task: TaskOption,
     log: Annotated[
         Path | None,
         typer.Option(
@@ -57,7 +57,7 @@ def _audit(
     follow: Annotated[
         bool, typer.Option("--follow", help="Wait for steps that are not trained yet.")
     ] = False,
-    patience: Annotated[
+    timeout: Annotated[
         float, typer.Option(metavar="SECONDS", help="Longest wait for the next step.")
     ] = 600.0,
     to_the_end: Annotated[
@@ -121,7 +121,7 @@ def _audit(
         key=signing_key(key),
         commitment=commitment,
         follow=follow,
-        patience=patience,
+        timeout=timeout,
         to_the_end=to_the_end,
         nonce=nonce,
     )

@@ -13,7 +13,7 @@ from .._base._printable import printable
 from ._files import signing_key
 from ._referee import result_of
 from ._result import Result, command
-from ._task import load
+from ._task import TaskOption, load
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -51,7 +51,7 @@ def _dispute(
     trainer: Side = None,
     auditor: Side = None,
     job: Annotated[Path, typer.Option(help="The agreed job.")],
-    task: Annotated[str, typer.Option(metavar="MODULE:FUNCTION", help="Builds the agreed task.")],
+    task: TaskOption,
     evidence: Annotated[
         Path, typer.Option(help="File to write: the transcript and its keys, for others to judge.")
     ],
@@ -71,7 +71,7 @@ def _dispute(
     token_file: Annotated[
         Path | None, typer.Option(help="With --referee: file with its token.")
     ] = None,
-    patience: Annotated[
+    timeout: Annotated[
         float | None,
         typer.Option(
             metavar="SECONDS",
@@ -145,7 +145,7 @@ def _dispute(
     from .._dispute._referee import Referee
     from .._dispute._table import TURN_SECONDS
 
-    DisputeEvidence.require_place(evidence)
+    DisputeEvidence._require_place(evidence)
     if referee is not None:
         if run is None or referee_key is None or (trainer, auditor) != (None, None):
             raise typer.BadParameter(
@@ -166,13 +166,13 @@ def _dispute(
             keys={name: one for name, one in others.items() if one is not None},
             commitment=commitment,
             transcript=transcript,
-            patience=patience,
+            timeout=timeout,
         )
         return _kept(verdict, evidence)
     if trainer is None or auditor is None:
         raise typer.BadParameter("name --trainer and --auditor, or --referee and --run")
-    if (run, key, token_file, patience) != (None, None, None, None):
-        raise typer.BadParameter("--run, --key, --token-file and --patience are for --referee")
+    if (run, key, token_file, timeout) != (None, None, None, None):
+        raise typer.BadParameter("--run, --key, --token-file and --timeout are for --referee")
     build = load(task)
     sides: dict[str, Party | Remote] = {}
     keys: dict[str, Path] = {}

@@ -12,7 +12,7 @@ from .._base._printable import counted, duration, number, printable
 from ._options import given_of, parameters_of
 from ._result import Result, command
 from ._serve import AnyRun, CacheBytes, OpenWith, TlsCa, TokenFile, run_of
-from ._task import load
+from ._task import TaskOption, load
 
 if TYPE_CHECKING:
     from .._base._errors import PotlError
@@ -36,13 +36,7 @@ def _monitor(
     run: AnyRun,
     *,
     job: Annotated[Path, typer.Option(help="Your own copy of the job.")],
-    task: Annotated[
-        str,
-        typer.Option(
-            metavar="MODULE:FUNCTION",
-            help="Your own build function; the current directory is importable.",
-        ),
-    ],
+    task: TaskOption,
     every: Annotated[float, typer.Option(metavar="SECONDS", help="Time between looks.")] = 30.0,
     timeout: Annotated[
         float | None,

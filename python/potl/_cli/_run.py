@@ -17,7 +17,7 @@ from .._base._printable import counted, number, percent, printable, size
 from ._files import RunPath, parse_size, signing_key
 from ._options import constant
 from ._result import FAILED, Result, command
-from ._task import TaskArgument, load
+from ._task import TaskArgument, TaskOption, load
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -62,8 +62,8 @@ def add_to(app: typer.Typer) -> None:
     command(
         app,
         "rederive",
-        examples="  potl rederive trainer:build runs/1\n\n"
-        "  potl rederive trainer:build runs/1 --challenge challenge.json",
+        examples="  potl rederive runs/1 --task trainer:build\n\n"
+        "  potl rederive runs/1 --task trainer:build --challenge challenge.json",
     )(_rederive)
     command(app, "check", examples="  potl check trainer:build")(_check)
     command(
@@ -76,7 +76,7 @@ def add_to(app: typer.Typer) -> None:
     command(
         app,
         "trace",
-        examples="  potl trace trainer:build runs/1 --step 57",
+        examples="  potl trace runs/1 --task trainer:build --step 57",
     )(_trace)
 
 
@@ -134,8 +134,9 @@ def _job_create(
 ) -> Result:
     """Write down what is agreed before the training.
 
-    That is data, recipe, seed, initial state, arithmetic and the trainer's key. Needs the data set
-    and builds the task once. Refuses a task that cannot be replayed, and says what to change.
+    That is data, recipe, seed, initial state, arithmetic, the trainer's key, and the words after
+    --. Needs the data set and builds the task once. Refuses a task that cannot be replayed, and
+    says what to change.
     """
     from .._base._errors import UsageError
     from .._job._job import Job
@@ -195,6 +196,8 @@ def _job_result(job: CoreJob, path: str) -> Result:
             ("resumes", f"at most {number(most['max_resumes'])}, {replaced}"),
             ("arithmetic", printable(job.arithmetic)),
         ]
+        if isinstance(words := fields["environment"].get("arguments"), list):
+            rows.append(("made with", printable(shlex.join(["--", *map(str, words)]))))
         if job.arithmetic == STOCK:
             share = percent(fields["tolerance_cap"])
             rows.append(("tolerance", f"at most {share} of what a segment moves"))
@@ -308,9 +311,9 @@ def _export(
 
 
 def _rederive(
-    task: TaskArgument,
     run: RunPath,
     *,
+    task: TaskOption,
     challenge: Annotated[
         Path | None,
         typer.Option(help="Derive only the states that this file of potl challenge names."),
@@ -323,7 +326,7 @@ def _rederive(
     """
     from .._verify._rederive import rederive
 
-    done = rederive(load(task, run), run, challenge=challenge)
+    done = rederive(run, task=load(task, run), challenge=challenge)
     document = {"steps": list(done.steps), "trained": done.trained}
 
     def show(console: Console) -> None:
@@ -336,9 +339,9 @@ def _rederive(
 
 
 def _trace(
-    task: TaskArgument,
     run: Annotated[Path, typer.Argument(metavar="RUN", help="The run directory.")],
     *,
+    task: TaskOption,
     step: Annotated[int, typer.Option(help="The step, counted from 1.")],
     job: Annotated[Path | None, typer.Option(help="Your own job file. Default: the run's.")] = None,
 ) -> Result:

@@ -21,6 +21,13 @@ TaskName = Annotated[
         "can be replayed.",
     ),
 ]
+TaskOption = Annotated[
+    str,
+    typer.Option(
+        metavar="MODULE:FUNCTION",
+        help="Your own build function; the current directory is importable.",
+    ),
+]
 TaskArgument = Annotated[
     str,
     typer.Argument(

@@ -52,7 +52,7 @@ def add_to(app: typer.Typer) -> None:
         app,
         "challenge",
         examples="  potl challenge runs/1 challenge.json --job job.json --commitment note.txt\n\n"
-        "  potl rederive trainer:build runs/1 --challenge challenge.json\n\n"
+        "  potl rederive runs/1 --task trainer:build --challenge challenge.json\n\n"
         "  potl verify runs/1 --job job.json --commitment note.txt --task trainer:build "
         "--challenge challenge.json",
         extra=parameters(),

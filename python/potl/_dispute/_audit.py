@@ -21,6 +21,7 @@ from .._base._durable import state_folder
 from .._base._errors import MissingError, PotlError, StorageError, UnsupportedError, UsageError
 from .._base._nonce import Nonce, as_nonce
 from .._base._progress import Progress, track
+from .._base._renamed import renamed
 from .._record import _keys
 from .._record._inputs import as_note, as_own_job
 from .._record._prover import Prover, Step
@@ -89,6 +90,7 @@ class Audit:
     finish: Callable[[], Audit] = field(repr=False)
 
 
+@renamed(patience="timeout")
 def audit(
     run: AnyRun,
     *,
@@ -98,7 +100,7 @@ def audit(
     key: str | os.PathLike[str] | _core.SigningKey | None = None,
     commitment: object = None,
     follow: bool = False,
-    patience: float = 600.0,
+    timeout: float = 600.0,
     to_the_end: bool = False,
     nonce: Nonce | None = None,
     progress: Progress = None,
@@ -121,7 +123,7 @@ def audit(
         commitment: The trainer's, if it has committed already: then the log must be the one that
             it signed.
         follow: Waits for steps that are still to be trained.
-        patience: Seconds that a followed log may stay as it is.
+        timeout: Seconds that a followed log may stay as it is.
         to_the_end: Repeats all steps of the job also after a difference, to commit to them: a
             dispute is about two whole runs.
         nonce: 32 bytes that a client drew, their hexadecimal digits, or a file of those: a code
@@ -142,7 +144,7 @@ def audit(
             states.
         MalformedError, MismatchError: The log is none, or not that of this job.
         MissingError: There is no log.
-        StorageError: A run elsewhere is not reached, or not any more when `patience` is over; or
+        StorageError: A run elsewhere is not reached, or not any more when `timeout` is over; or
             the state directory has no place for the repetition.
         InternalError: This machine computes a step in two ways.
     """
@@ -160,7 +162,7 @@ def audit(
         nonce=nonce,
         progress=progress,
     )
-    with followed(run, job=agreed.core, patience=patience if follow else 0.0) as place:
+    with followed(run, job=agreed.core, timeout=timeout if follow else 0.0) as place:
         return _audited(
             place,
             job=agreed,
@@ -169,7 +171,7 @@ def audit(
             key=key,
             commitment=commitment,
             follow=follow,
-            patience=patience,
+            timeout=timeout,
             to_the_end=to_the_end,
             nonce=nonce,
             progress=progress,
@@ -186,7 +188,7 @@ def _audited(
     key: str | os.PathLike[str] | _core.SigningKey | None,
     commitment: object,
     follow: bool,
-    patience: float,
+    timeout: float,
     to_the_end: bool,
     nonce: Nonce | None,
     progress: Progress,
@@ -200,7 +202,7 @@ def _audited(
         raise UsageError("the run and its repetition have one directory", "name another log")
     build = _executors.load_task(task) if isinstance(task, str) else task
     pair = _Pair(job.core, directory, log)
-    wait = patience if follow else 0.0
+    wait = timeout if follow else 0.0
     pair.wait_for_log(wait)
     own, note = _finished(log, job, key), None if commitment is None else as_note(commitment)
     work = None if nonce is None else WorkLog(log, job.core, as_nonce(nonce))
@@ -358,9 +360,9 @@ class _Pair:
         if job.arithmetic == _rounded_steps.LOG64:
             self.rounding_logs = TrainersLogs(self._both, self._read, own)
 
-    def wait_for_log(self, patience: float) -> None:
+    def wait_for_log(self, timeout: float) -> None:
         """Until the trainer's log is there."""
-        until = time.monotonic() + patience
+        until = time.monotonic() + timeout
         while not (self._run / _core.LOG_NAME).exists():
             if time.monotonic() >= until:
                 raise MissingError(
@@ -368,26 +370,26 @@ class _Pair:
                 )
             time.sleep(_POLL_SECONDS)
 
-    def has_step(self, step: int, patience: float) -> bool:
+    def has_step(self, step: int, timeout: float) -> bool:
         """Whether the trainer recorded a step; waits for it while its log grows."""
         if self.rounding_logs is not None:
             self._hear_all()  # the log of a step is that of its last record
-        deadline = time.monotonic() + patience
+        deadline = time.monotonic() + timeout
         while self._both.heard_steps < step:
             before = self._both.position
             self._hear()
             if self._both.position != before:
-                deadline = time.monotonic() + patience
+                deadline = time.monotonic() + timeout
             elif self._both.is_closed or time.monotonic() >= deadline:
                 return False
             else:
                 time.sleep(min(_POLL_SECONDS, max(0.0, deadline - time.monotonic())))
         return True
 
-    def brings_log(self, step: int, patience: float) -> bool:
+    def brings_log(self, step: int, timeout: float) -> bool:
         """Whether the step can be repeated: in log64 nothing is without the trainer's log."""
         logs = self.rounding_logs
-        return logs is None or (self.has_step(step, patience) and logs.fetch(step, patience))
+        return logs is None or (self.has_step(step, timeout) and logs.fetch(step, timeout))
 
     def differs(self) -> bool:
         """Whether a difference is known; both logs are looked at as far as they go."""

@@ -22,6 +22,7 @@ from .._base._errors import (
     UsageError,
 )
 from .._base._public_key import public_key
+from .._base._renamed import renamed
 from .._remote._remote import Remote
 from ._evidence import DisputeEvidence, Verdict, judge
 from ._seat import NAMES, Name, Seat, notes_in, require_held
@@ -43,6 +44,7 @@ _MOST_TURN_MS = 1 << 53
 _LEAST_PATIENCE, _MOST_PATIENCE = 3600.0, 7 * 86400.0
 
 
+@renamed(patience="timeout")
 def dispute_at(
     referee: Remote | str,
     *,
@@ -51,7 +53,7 @@ def dispute_at(
     keys: Mapping[str, _core.PublicKey | str | os.PathLike[str]] | None = None,
     commitment: object = None,
     transcript: str | os.PathLike[str] | None = None,
-    patience: float | None = None,
+    timeout: float | None = None,
 ) -> Verdict:
     """Plays one side of a dispute before a referee elsewhere (`potl referee --listen`), until there
     is a verdict. A party that was interrupted is called again, and says the same.
@@ -64,7 +66,7 @@ def dispute_at(
         commitment: The trainer's, as you hold it: a dispute about another one is none for you.
         transcript: File that keeps the lines. Called again with it, a party notices a referee that
             tells another story than before.
-        patience: Seconds that the other party may take to come, and for which there may be no new
+        timeout: Seconds that the other party may take to come, and for which there may be no new
             line, whatever the referee answers meanwhile; your own work is not counted. None for two
             turns of the referee's, but at least an hour and at most a week. With less than a turn
             you may leave while the other party has time.
@@ -87,14 +89,14 @@ def dispute_at(
     own = public_key(referee_key)
     known = {**(keys or {}), "referee": own}
     remote = Remote(referee) if isinstance(referee, str) else referee
-    with contextlib.closing(remote.served()) as http, stored(transcript) as store:
+    with contextlib.closing(remote._served()) as http, stored(transcript) as store:
         http.require_job(party.job.id.hex())
         hall = _Hall.of(http, remote.url)
         hall.require(party, own, known)
         # Found out in the middle of a dispute, it would be silence.
         with party.open():
             pass
-        calling = _Calling(http, remote, patience=hall.patience if patience is None else patience)
+        calling = _Calling(http, remote, patience=hall.patience if timeout is None else timeout)
         text = _Play(Seat(party, own), hall, calling, store, commitment).to_the_end()
     pem = {str(name): key.to_pem() for name, key in hall.keys.items()}
     evidence = DisputeEvidence(party.job.id, {**pem, "referee": own.to_pem()}, text)
@@ -195,7 +197,7 @@ class _Calling:
             raise StorageError(
                 f"{self.url} has had no new line for {self._patience:g} seconds",
                 "nothing is decided: call again with the same transcript to go on, and with a "
-                "larger patience where a turn is that long",
+                "larger timeout where a turn is that long",
             )
 
     @contextlib.contextmanager

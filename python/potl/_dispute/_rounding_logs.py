@@ -64,7 +64,7 @@ class TrainersLogs:
 
     # ------------------------------------------------------------------ a step that is repeated
 
-    def fetch(self, step: int, patience: float) -> bool:
+    def fetch(self, step: int, timeout: float) -> bool:
         """Brings the log of the step that is repeated next. Without it nobody can go on: the
         trainer could show later whatever log its record binds.
         """
@@ -74,7 +74,7 @@ class TrainersLogs:
             return self._both.heard_steps >= step
         branch, offset, size, digest = place
         name = f"rounding/branch-{branch}.log"
-        until = time.monotonic() + patience
+        until = time.monotonic() + timeout
         while len(log := self._read(name, offset, size)) < size and time.monotonic() < until:
             time.sleep(_POLL_SECONDS)
         if _core.rounding_log_digest(log) != digest:

@@ -17,6 +17,7 @@ from .. import _core
 from .._arithmetic import _rounded_steps
 from .._base._errors import JobMismatch, NotReplayable, UsageError
 from .._base._executors import require_own_call
+from .._base._renamed import renamed
 from .._job._agreement import open_checked, open_unchecked
 from .._job._first_steps import end_of, why_other_end
 from .._job._structure import Structure
@@ -73,7 +74,7 @@ class Prover:
 
     Args:
         build: Makes the task; called with all randomness under the job's seed.
-        path: The run directory. A new or empty one starts; an interrupted run of the same job goes
+        run: The run directory. A new or empty one starts; an interrupted run of the same job goes
             on.
         job: What was agreed: a `potl.Job` or its file. Without one, `seed` and `checkpoint_every`
             make one.
@@ -91,10 +92,11 @@ class Prover:
             other.
     """
 
+    @renamed(path="run")
     def __init__(
         self,
         build: Callable[[], Task],
-        path: str | os.PathLike[str],
+        run: str | os.PathLike[str],
         *,
         job: Job | str | os.PathLike[str] | None = None,
         key: str | os.PathLike[str] | _core.SigningKey | None = None,
@@ -104,9 +106,9 @@ class Prover:
     ) -> None:
         require_own_call("record a run")
         self._build = build
-        if not os.fspath(path):
+        if not os.fspath(run):
             raise UsageError("the run has no name", "name a directory, which may be a new one")
-        self._directory = Path(path)
+        self._directory = Path(run)
         self._resuming = _core.holds_run(str(self._directory))
         self._agreed = self._choose_job(job, seed, checkpoint_every)
         self._job = self._agreed.core

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, overload
 
 from .._base._progress import Progress, track
+from .._base._renamed import renamed
 from ._prover import Prover
 from ._run import Run
 
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 @overload
 def record(
     build: Callable[[], Task],
-    path: str | os.PathLike[str],
+    run: str | os.PathLike[str],
     *,
     job: Job | str | os.PathLike[str] | None = None,
     key: str | os.PathLike[str] | _core.SigningKey | None = None,
@@ -36,7 +37,7 @@ def record(
 @overload
 def record(
     build: Callable[[], Task],
-    path: str | os.PathLike[str],
+    run: str | os.PathLike[str],
     *,
     job: Job | str | os.PathLike[str] | None = None,
     key: str | os.PathLike[str] | _core.SigningKey | None = None,
@@ -48,9 +49,10 @@ def record(
 ) -> Run | None: ...
 
 
+@renamed(path="run")
 def record(
     build: Callable[[], Task],
-    path: str | os.PathLike[str],
+    run: str | os.PathLike[str],
     *,
     job: Job | str | os.PathLike[str] | None = None,
     key: str | os.PathLike[str] | _core.SigningKey | None = None,
@@ -67,7 +69,7 @@ def record(
 
     Args:
         build: Makes the task; called with all randomness under the job's seed.
-        path: The run directory. A new or empty one starts; an interrupted run of the same job goes
+        run: The run directory. A new or empty one starts; an interrupted run of the same job goes
             on.
         job: What was agreed: a `potl.Job` or its file. Without one, `seed` and `checkpoint_every`
             make one.
@@ -106,7 +108,7 @@ def record(
         make = functools.partial(Leader, ranks=ranks)
     prover = make(
         build,
-        path,
+        run,
         job=job,
         key=key,
         seed=seed,

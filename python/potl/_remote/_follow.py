@@ -47,11 +47,11 @@ class _Copy(Followed):
     """Only its own thread talks to the source."""
 
     def __init__(
-        self, root: Path, remote: Remote, source: Source, job: _core.Job, patience: float
+        self, root: Path, remote: Remote, source: Source, job: _core.Job, timeout: float
     ) -> None:
         super().__init__(root, remote)
         self._from, self._job = remote, job
-        self._source, self._most, self._patience = source, remote.cache_bytes, patience
+        self._source, self._most, self._timeout = source, remote.cache_bytes, timeout
         self._sizes: dict[str, int] = {}
         self._chain = b""  # behind the records that are here
         self._trouble: PotlError | None = None  # of the last time that it asked
@@ -105,7 +105,7 @@ class _Copy(Followed):
             except StorageError as error:
                 # Also before its time is over: whoever waits for the log may give up sooner.
                 self._trouble = error
-                if time.monotonic() - answered > self._patience:
+                if time.monotonic() - answered > self._timeout:
                     return
             except PotlError as error:
                 self._trouble = error
@@ -116,13 +116,13 @@ class _Copy(Followed):
 
 
 @contextlib.contextmanager
-def followed(run: AnyRun, *, job: _core.Job, patience: float) -> Iterator[Followed]:
+def followed(run: AnyRun, *, job: _core.Job, timeout: float) -> Iterator[Followed]:
     """The logs of a run.
 
     Args:
         run: What a user names.
         job: The reader's own, which says how many files there can be.
-        patience: Seconds that they are followed without an answer; 0: as they are now.
+        timeout: Seconds that they are followed without an answer; 0: as they are now.
 
     Raises:
         StorageError: Nobody answers.
@@ -132,17 +132,17 @@ def followed(run: AnyRun, *, job: _core.Job, patience: float) -> Iterator[Follow
     if remote is None:
         yield Followed(Path(getattr(run, "path", run)))  # type: ignore[arg-type]
         return
-    with new_root() as root, contextlib.closing(remote.source(job)) as source:
-        copy = _Copy(Path(root), remote, source, job, patience)
+    with new_root() as root, contextlib.closing(remote._source(job)) as source:
+        copy = _Copy(Path(root), remote, source, job, timeout)
         copy.bring()
         thread = threading.Thread(target=copy.go_on, daemon=True)
-        if patience > 0:
+        if timeout > 0:
             thread.start()
         try:
             yield copy
         finally:
             copy.end()
-            if patience > 0:
+            if timeout > 0:
                 thread.join()
 
 

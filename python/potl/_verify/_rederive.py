@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from .. import _core
 from .._arithmetic import _rounded_steps
-from .._base import _imports
+from .._base import _executors, _imports
 from .._base._errors import MismatchError, UsageError
 from .._base._progress import Progress, track
 from .._job._agreement import job_of, open_checked
@@ -42,9 +42,9 @@ class Rederivation:
 
 
 def rederive(
-    build: Callable[[], Task],
     run: str | os.PathLike[str],
     *,
+    task: Callable[[], Task] | str,
     challenge: Challenge | str | os.PathLike[str] | None = None,
     progress: Progress = None,
 ) -> Rederivation:
@@ -53,8 +53,8 @@ def rederive(
     Each is trained from the stored state before it, and kept only if it has the recorded digest.
 
     Args:
-        build: Makes the task that was recorded.
         run: The run directory.
+        task: `build` of the task that was recorded, or "module:function".
         challenge: What the verifier drew (`potl.challenge`), or its file: only those states.
         progress: None for a bar when stderr is a terminal, a bool, or a function of (done, total).
 
@@ -70,6 +70,7 @@ def rederive(
             has every checkpoint stored.
     """
     directory = run_directory(run)
+    build = _executors.load_task(task) if isinstance(task, str) else task
     _imports.close(directory)
     evidence = _core.Evidence.open(str(directory), job=None, commitment=None)
     missing = {int(one["step"]): one for one in evidence.missing_checkpoints()}

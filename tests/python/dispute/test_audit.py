@@ -223,7 +223,7 @@ def test_the_log_is_read_while_it_grows(honest: potl.Run, job: potl.Job, tmp_pat
         log.write_bytes(whole[: size + 371])
 
     found = potl.audit(
-        run, job=job, task=build, log=tmp_path / "log", follow=True, patience=60, progress=grow
+        run, job=job, task=build, log=tmp_path / "log", follow=True, timeout=60, progress=grow
     )
     assert found.steps >= 10
     log.write_bytes(whole)
@@ -304,7 +304,7 @@ def test_a_streaming_audit_reports_while_the_training_runs(
             next(steps)
         prover.flush()
         found = potl.audit(
-            tmp_path / "run", job=job, task=build, log=tmp_path / "log", follow=True, patience=5
+            tmp_path / "run", job=job, task=build, log=tmp_path / "log", follow=True, timeout=5
         )
     assert found.agrees is False
     assert found.difference is not None and found.difference.step == 13

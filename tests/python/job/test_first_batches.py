@@ -240,7 +240,7 @@ def test_a_verifier_is_told_and_gives_no_verdict(tmp_path: Path) -> None:
     with pytest.raises(potl.JobMismatch, match=OTHER_BITS.format(1)):
         potl.verify(run, task=transformed, **{**honest, "job": None})
     with pytest.raises(potl.JobMismatch, match=OTHER_BITS.format(1)):
-        potl.rederive(transformed, run)
+        potl.rederive(run, task=transformed)
 
 
 def stepping_a_set() -> potl.Task:

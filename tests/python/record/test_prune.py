@@ -87,11 +87,11 @@ def test_an_archived_run_is_rejected_until_its_states_are_derived_again(
         return potl.verify(run, job=job, commitment=commitment, task=tasks.build, ledger=None)
 
     assert verified().verdict == "rejected"
-    done = potl.rederive(tasks.build, run.path)
+    done = potl.rederive(run.path, task=tasks.build)
     assert len(done.steps) == len(plan.removed) and 0 < done.trained < 24
     assert {path: path.read_bytes() for path in run.path.rglob("*") if path.is_file()} == files
     assert verified().verdict == "accepted"
-    assert potl.rederive(tasks.build, run.path) == potl.Rederivation(steps=(), trained=0)
+    assert potl.rederive(run.path, task=tasks.build) == potl.Rederivation(steps=(), trained=0)
 
 
 def test_a_state_that_comes_out_otherwise_is_not_stored(
@@ -109,7 +109,7 @@ def test_a_state_that_comes_out_otherwise_is_not_stored(
 
     monkeypatch.setattr(potl.Session, "run_step", drift)
     with pytest.raises(potl.MismatchError, match="other bits"):
-        potl.rederive(tasks.build, run.path)
+        potl.rederive(run.path, task=tasks.build)
     assert not any((run.path / name).exists() for name in plan.removed)
 
 
@@ -119,4 +119,4 @@ def test_another_task_than_the_recorded_one_derives_nothing(
     _, run, _ = tight
     archive(run)
     with pytest.raises(potl.JobMismatch):
-        potl.rederive(tasks.build_less_momentum, run.path)
+        potl.rederive(run.path, task=tasks.build_less_momentum)

@@ -112,7 +112,7 @@ def test_a_run_is_followed_while_it_grows(
     with served(run, "--for", public) as where:
         remote = potl.Remote(where, key=key)
         found = potl.audit(
-            remote, job=job, task=build, log=tmp_path / "log", follow=True, patience=60
+            remote, job=job, task=build, log=tmp_path / "log", follow=True, timeout=60
         )
     assert found.agrees is False and found.difference is not None
     assert found.difference.step == AT
@@ -151,7 +151,7 @@ def test_a_run_that_was_torn_and_resumed_is_followed(
     when_it_waits(monkeypatch, lambda: log.write_bytes(whole))
     with served(run) if scheme == "http" else contextlib.nullcontext(f"file://{run}") as where:
         found = potl.audit(
-            where, job=job, task=build, log=tmp_path / "log", follow=True, patience=60
+            where, job=job, task=build, log=tmp_path / "log", follow=True, timeout=60
         )
     assert found.agrees is True and found.steps == STEPS, found.reason
 
@@ -173,7 +173,7 @@ def test_a_run_with_zeros_of_a_power_cut_is_followed(
         assert found.agrees is None and "all of them alike" in found.reason
         when_it_waits(monkeypatch, lambda: log.write_bytes(whole))
         found = potl.audit(
-            place, job=job, task=build, log=tmp_path / "log", follow=True, patience=60
+            place, job=job, task=build, log=tmp_path / "log", follow=True, timeout=60
         )
     assert found.agrees is True and found.steps == STEPS, found.reason
 
@@ -204,9 +204,7 @@ def test_a_server_that_goes_away_is_an_error_and_no_answer(
         # Both wait equally long: for more of the log, and for a server that answers.
         when_it_waits(monkeypatch, proxy.end)
         with pytest.raises(potl.StorageError):
-            potl.audit(
-                proxy.url, job=job, task=build, log=tmp_path / "log", follow=True, patience=2
-            )
+            potl.audit(proxy.url, job=job, task=build, log=tmp_path / "log", follow=True, timeout=2)
     log.write_bytes(whole)
     with served(run) as where:
         assert potl.audit(where, job=job, task=build, log=tmp_path / "log").agrees is True

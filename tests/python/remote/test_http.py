@@ -299,7 +299,7 @@ def test_a_challenge_is_drawn_and_answered_over_http(tmp_path: Path) -> None:
         drawn = potl.challenge(where, job=job, commitment=note, checks=CHECKS, ledger=ledger)
         assert drawn.states
         # The server goes on: it shows what is derived meanwhile.
-        potl.rederive(tasks.build, run.path, challenge=drawn)
+        potl.rederive(run.path, task=tasks.build, challenge=drawn)
         report = potl.verify(
             where,
             job=job,

@@ -243,7 +243,7 @@ def test_a_referee_that_answers_without_a_new_line_is_left(
 
     monkeypatch.setattr(Http, "get", nothing_new)
     with pytest.raises(potl.StorageError, match=r"no new line for 0\.5 seconds") as raised:
-        auditors(case, hosted.url, patience=0.5)
+        auditors(case, hosted.url, timeout=0.5)
     assert "call again with the same transcript" in raised.value.remedy
 
 
@@ -273,7 +273,7 @@ def test_time_in_which_a_party_works_is_not_the_referees(
     monkeypatch.setattr(_away, "time", clock)
     monkeypatch.setattr(Http, "get", by_the_line)
     monkeypatch.setattr(Seat, "message", slow)
-    assert auditors(case, hosted.url, patience=1.0).evidence == verdict.evidence
+    assert auditors(case, hosted.url, timeout=1.0).evidence == verdict.evidence
 
 
 @pytest.mark.parametrize("turn", [None, True, 0, -1, 1 << 60, "60000", 1.5])
@@ -307,7 +307,7 @@ def test_a_referee_that_tells_another_story_than_before_is_refused(
         auditors(case, hosted.url, transcript=kept)
     kept.write_text("".join(lines[:-1]))
     with pytest.raises(potl.PotlError):
-        auditors(case, hosted.url, transcript=kept, patience=0)
+        auditors(case, hosted.url, transcript=kept, timeout=0)
 
 
 def test_another_referee_or_other_parties_are_an_error(case: Case, hosted: Served) -> None:
@@ -331,7 +331,7 @@ def test_another_referee_or_other_parties_are_an_error(case: Case, hosted: Serve
     party = case.party("honest trainer")
     with serving(case, "referee") as (alone,):
         with pytest.raises(potl.StorageError, match="did not come"):
-            auditors(case, alone.url, party=party, patience=0)
+            auditors(case, alone.url, party=party, timeout=0)
         assert not list(case.folder.glob(f"lines-{alone.url.rpartition(':')[2]}/*"))
 
 

@@ -88,13 +88,13 @@ def test_only_some_states_are_stored_and_the_run_says_so(sparse: Delivery) -> No
 def test_a_challenged_run_derives_what_is_asked_for_and_is_accepted(sparse: Delivery) -> None:
     drawn = sparse.draw()
     assert drawn.states and all(step % 2 == 0 and step % 8 for step in drawn.states)
-    done = potl.rederive(tasks.build, sparse.run.path, challenge=drawn)
+    done = potl.rederive(sparse.run.path, task=tasks.build, challenge=drawn)
     assert done.steps == drawn.states and 0 < done.trained <= 18
     assert sparse.files() == STORED | {f"step-{step}.safetensors" for step in drawn.states}
     report = sparse.verify(challenge=drawn)
     assert report.verdict == "accepted", report.json()
     assert report.document["nonce"] == drawn.nonce.hex()
-    assert potl.rederive(tasks.build, sparse.run.path, challenge=drawn).trained == 0
+    assert potl.rederive(sparse.run.path, task=tasks.build, challenge=drawn).trained == 0
     assert sparse.run.inspect()["unused"] == []
 
 
@@ -121,7 +121,7 @@ def test_the_end_of_a_cheated_segment_need_not_be_stored(
         sparse = deliver(tmp_path)
     # Only the start of the segment in which the cheat was.
     only = sparse.first_draw(lambda states: 10 in states)
-    potl.rederive(tasks.build, sparse.run.path, challenge=only)
+    potl.rederive(sparse.run.path, task=tasks.build, challenge=only)
     assert "step-12.safetensors" not in sparse.files()
     reasons = [one.reason for one in sparse.verify(challenge=only).findings]
     assert any("segment 10-12 ends in another state than its record" in one for one in reasons)
@@ -134,7 +134,7 @@ def test_a_derived_state_has_the_bytes_of_one_that_was_stored(
     dense = potl.record(
         tasks.build, tmp_path / "dense", job=create(store_every=2), key=tmp_path / "key.pem"
     )
-    potl.rederive(tasks.build, sparse.run.path)
+    potl.rederive(sparse.run.path, task=tasks.build)
     assert len(sparse.files()) == 13
     for name in sparse.files():
         same = (dense.path / "checkpoints" / name).read_bytes()
@@ -226,7 +226,7 @@ def test_workers_derive_too(sparse: Delivery, monkeypatch: pytest.MonkeyPatch) -
 def test_states_that_the_agreement_stores_are_not_excused(sparse: Delivery) -> None:
     """Whether they are drawn or not, and however many are derived around them."""
     drawn = sparse.draw()
-    potl.rederive(tasks.build, sparse.run.path)
+    potl.rederive(sparse.run.path, task=tasks.build)
     (sparse.run.path / "checkpoints" / "step-8.safetensors").unlink()
     assert "transcript.withheld" in rules(sparse.verify(challenge=drawn))
 
@@ -236,10 +236,10 @@ def test_an_earlier_challenge_is_repeated_by_the_next(sparse: Delivery) -> None:
     other = sparse.first_draw(lambda states: not set(states) <= set(first.states), checks=CHECKS)
     second = sparse.draw(nonce=other.nonce.hex())
     assert set(first.states) < set(second.states)
-    potl.rederive(tasks.build, sparse.run.path, challenge=first)
+    potl.rederive(sparse.run.path, task=tasks.build, challenge=first)
     with pytest.raises(potl.UsageError, match="was not asked for it"):
         sparse.verify(challenge=first)
-    potl.rederive(tasks.build, sparse.run.path, challenge=second)
+    potl.rederive(sparse.run.path, task=tasks.build, challenge=second)
     assert sparse.verify(challenge=second).verdict == "accepted"
 
 
@@ -316,7 +316,7 @@ def test_a_cheat_between_stored_states_is_seen_where_it_is(
         sparse = deliver(tmp_path)
         # Every segment is drawn; the cheat derives what it committed to.
         drawn = sparse.draw(checks=[potl.Replay(samples=12)])
-        potl.rederive(tasks.build, sparse.run.path, challenge=drawn)
+        potl.rederive(sparse.run.path, task=tasks.build, challenge=drawn)
     report = sparse.verify(challenge=drawn)
     assert report.verdict == "rejected"
     [found] = [
@@ -335,7 +335,7 @@ def test_an_honest_derivation_cannot_stand_in_for_a_cheat(
         sparse = deliver(tmp_path)
     drawn = sparse.draw(checks=[potl.Replay(samples=12)])
     with pytest.raises(potl.MismatchError, match="step 12"):
-        potl.rederive(tasks.build, sparse.run.path, challenge=drawn)
+        potl.rederive(sparse.run.path, task=tasks.build, challenge=drawn)
     report = sparse.verify(challenge=drawn)
     assert report.verdict == "rejected"
     # Whichever comes first: the state that is not there, or the step that ends in other bits.
@@ -345,7 +345,7 @@ def test_an_honest_derivation_cannot_stand_in_for_a_cheat(
 def test_rounding_logs_are_followed(tmp_path: Path) -> None:
     sparse = deliver(tmp_path, arithmetic="log64")
     drawn = sparse.draw()
-    potl.rederive(tasks.build, sparse.run.path, challenge=drawn)
+    potl.rederive(sparse.run.path, task=tasks.build, challenge=drawn)
     assert sparse.verify(challenge=drawn).verdict == "accepted"
 
 
@@ -361,7 +361,7 @@ def test_an_interrupted_recording_goes_on_from_a_stored_state(
     assert run.final_digest == sparse.run.final_digest
     again = Delivery(job, run, run.commit(), tmp_path / "other-ledger.json")
     drawn = again.draw()
-    potl.rederive(tasks.build, run.path, challenge=drawn)
+    potl.rederive(run.path, task=tasks.build, challenge=drawn)
     assert again.verify(challenge=drawn).verdict == "accepted"
 
 
@@ -371,7 +371,7 @@ def test_derived_states_can_be_pruned_again(sparse: Delivery) -> None:
 
     before = size()
     drawn = sparse.draw()
-    potl.rederive(tasks.build, sparse.run.path, challenge=drawn)
+    potl.rederive(sparse.run.path, task=tasks.build, challenge=drawn)
     plan = potl.prune(sparse.run.path, max_bytes=before)
     assert len(plan.removed) == len(drawn.states) and plan.segment == 8
     assert sparse.files() == STORED
@@ -403,7 +403,7 @@ def test_nothing_is_derived_on_demand_where_everything_is_stored(tmp_path: Path)
     assert "verify at once" in refused.value.remedy
     drawn = potl.Challenge(job=job.id, root=note.root, nonce=bytes(32), checks=(), states=(2,))
     with pytest.raises(potl.UsageError, match="in stock arithmetic a state need not"):
-        potl.rederive(tasks.build, run.path, challenge=drawn)
+        potl.rederive(run.path, task=tasks.build, challenge=drawn)
 
 
 def test_a_challenge_about_something_else_is_refused_by_both_sides(
@@ -413,14 +413,14 @@ def test_a_challenge_about_something_else_is_refused_by_both_sides(
     for name, value in (("job", bytes(32)), ("root", bytes(32))):
         other = potl.Challenge(**{**vars(drawn), name: value})
         with pytest.raises(potl.UsageError, match="is about another"):
-            potl.rederive(tasks.build, sparse.run.path, challenge=other)
+            potl.rederive(sparse.run.path, task=tasks.build, challenge=other)
         with pytest.raises(potl.UsageError, match="is about another"):
             sparse.verify(challenge=other)
     with pytest.raises(potl.UsageError, match="says which checks"):
         sparse.verify(challenge=drawn, checks=CHECKS)
     (sparse.run.path / "commitment").unlink()
     with pytest.raises(potl.UsageError, match="no commitment"):
-        potl.rederive(tasks.build, sparse.run.path, challenge=drawn)
+        potl.rederive(sparse.run.path, task=tasks.build, challenge=drawn)
 
 
 @pytest.mark.parametrize("edit", [{"nonce": "ab" * 32}, {"checks": []}, {"states": [2]}])
@@ -430,7 +430,7 @@ def test_an_edited_challenge_is_not_the_verifiers(
     path = tmp_path / "challenge.json"
     drawn = sparse.draw()
     drawn.write(path)
-    potl.rederive(tasks.build, sparse.run.path)
+    potl.rederive(sparse.run.path, task=tasks.build)
     assert sparse.verify(challenge=path).verdict == "accepted"
     path.write_text(json.dumps({**json.loads(path.read_text()), **edit}))
     with pytest.raises(potl.UsageError, match="that you drew"):
@@ -441,7 +441,7 @@ def test_without_a_memory_only_what_this_process_drew_is_its_own(
     sparse: Delivery, tmp_path: Path
 ) -> None:
     drawn = sparse.draw(ledger=None)
-    potl.rederive(tasks.build, sparse.run.path)
+    potl.rederive(sparse.run.path, task=tasks.build)
     assert sparse.verify(challenge=drawn, ledger=None).verdict == "accepted"
     drawn.write(tmp_path / "challenge.json")
     for ledger in (None, sparse.ledger):
@@ -508,7 +508,7 @@ def test_the_same_by_command_lines(
     mine = ["--job", "job.json", "--commitment", "note.txt"]
     alone = ["verify", "run", *mine, "--task", "driver_tasks:build", "--no-ledger"]
     mine += ["--ledger", "ledger.json"]
-    answer = ["rederive", "driver_tasks:build", "run", "--challenge", "challenge.json"]
+    answer = ["rederive", "run", "--task", "driver_tasks:build", "--challenge", "challenge.json"]
     verify = ["verify", "run", *mine, "--task", "driver_tasks:build"]
     draw = ["challenge", "run", "challenge.json", *mine, "--replay-samples", "2"]
     assert _cli.run([*alone, "--replay-samples", "2"]) == 3  # derives by itself

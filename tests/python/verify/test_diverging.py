@@ -140,7 +140,7 @@ def test_the_bits_of_a_nan_accuse_nobody_where_states_are_derived(
     monkeypatch.setattr(Elsewhere, "there", True)
     if is_challenged:
         with pytest.raises(potl.MismatchError, match="only the bits of a NaN depend on them"):
-            potl.rederive(build, run.path, challenge=drawn)
+            potl.rederive(run.path, task=build, challenge=drawn)
     report = potl.verify(run, job=job, commitment=note, task=build, ledger=None, **options)
     assert report.verdict == "inconclusive", report.sentence
     assert any("the bits of a NaN are the processor's" in one.reason for one in report.findings)
@@ -180,7 +180,7 @@ def test_who_cannot_derive_the_first_nan_withholds_nothing(
         pytest.raises(potl.MismatchError, match="state of step 18"),
     ):
         there.setattr(Elsewhere, "there", True)
-        potl.rederive(lost, run.path, challenge=drawn)
+        potl.rederive(run.path, task=lost, challenge=drawn)
     report = potl.verify(run, **given, task=lost, ledger=None, challenge=drawn)
     assert report.verdict == "inconclusive", report.sentence
 
