@@ -485,7 +485,9 @@ finding judge_reach(const run_view& run, double reach, std::uint64_t pool, std::
         (worst->tensor.empty()
              ? std::string("one of them because it cannot be read")
              : "above all " + worst->tensor + " at step " + text(worst->where.end) + " (" +
-                   text(worst->ratio) + " times)") +
+                   (std::isfinite(worst->ratio) ? text(worst->ratio) + " times"
+                                                : "beyond any reach") +
+                   ")") +
         ": replay more (samples=" + text(room) + " makes room for all" +
         (std::isfinite(worst->ratio) ? "), or allow more (reach=) where honest trainings move so"
                                      : "; no reach= does)");

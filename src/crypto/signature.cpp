@@ -33,6 +33,9 @@ result<public_key> public_key::from_pem(std::string_view pem) {
     return detail::bad_pem("a key that verifies signatures, but one for encryption",
                            for_signatures);
   }
+  if (detail::read_private_pem(pem, detail::ed25519)) {
+    return detail::bad_pem("a public key, but a secret one", "name its other half, a file *.pub");
+  }
   return detail::bad_pem("an Ed25519 public key in PEM form",
                          "`potl keygen` writes one, named *.pub; in C++ public_key::to_pem()");
 }
@@ -90,6 +93,9 @@ result<signing_key> signing_key::from_pem(std::string_view pem) {
   if (loaded->key) return signing_key(std::move(loaded));
   if (detail::read_private_pem(pem, detail::x25519)) {
     return detail::bad_pem("a key that signs, but one for encryption", for_signatures);
+  }
+  if (detail::read_public_pem(pem, detail::ed25519)) {
+    return detail::bad_pem("a secret key, but a public one", "name its other half, a file *.pem");
   }
   return detail::bad_pem("an unencrypted Ed25519 secret key in PEM form",
                          "`potl keygen` writes one, named *.pem; in C++ signing_key::to_pem()");

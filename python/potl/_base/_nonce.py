@@ -20,7 +20,7 @@ def as_nonce(nonce: Nonce) -> bytes:
     """The 32 bytes of a nonce: as they are, as 64 hexadecimal digits, or in a file of those."""
     if isinstance(nonce, (bytes, bytearray, memoryview)):
         raw = bytes(nonce)
-    else:
+    elif isinstance(nonce, (str, os.PathLike)):
         text = os.fspath(nonce)
         raw = _of_digits(text)
         # Some other text can be no name of a file, and is refused below.
@@ -28,6 +28,8 @@ def as_nonce(nonce: Nonce) -> bytes:
             if len(raw) != 32 and Path(text).is_file():
                 read = _core.read_file(text, max_bytes=1 << 10)
                 raw = _of_digits(read.decode("ascii", "replace").strip())
+    else:
+        raw = b""
     if len(raw) != 32:
         raise UsageError(
             "a nonce is 32 bytes, their 64 hexadecimal digits, or a file that holds those", _REMEDY

@@ -146,7 +146,7 @@ def _traced(session: Session, step: int) -> ValueTrace:
 
 
 def _rounding(session: Session) -> _rounded_steps.Trainer | None:
-    return _rounded_steps.Trainer() if session.rounds_by_log else None
+    return _rounded_steps.Trainer() if session._rounds_by_log else None
 
 
 def derive_step(session: Session, step: int) -> tuple[Operator, ...]:
@@ -176,7 +176,7 @@ def _derived(session: Session, step: int, watched: int | None = None) -> _Derive
         emptied = [one for one in tree_leaves(batch) if isinstance(one, torch.Tensor)]
         named: list[tuple[str, torch.Tensor, bytes | None]] = [(*one, None) for one in held]
         named += [(f"batch/{i}", one, roots[i]) for i, one in enumerate(emptied)]
-        tracer = _Deriver(fake, named, watched, session.rounds_by_log)
+        tracer = _Deriver(fake, named, watched, session._rounds_by_log)
         for (_, tensor), element in zip(held, elements, strict=True):
             if element is not None:
                 tracer.know(tensor, element)
@@ -437,8 +437,8 @@ def _reads_values(operator: str) -> NotReplayable:
     return _depends(
         f"{operator} makes a number, a decision or a shape out of values that nobody has agreed",
         _place(),
-        "decide with torch.where or masks, and read values (.item(), float(), if) outside of "
-        "Task.step",
+        "decide with torch.where or masks, pass validate_args=False to torch.distributions, and "
+        "read values (.item(), float(), if) outside of Task.step",
     )
 
 

@@ -23,6 +23,7 @@ from torch import nn
 
 from .. import _core
 from .._arithmetic._arithmetic import STOCK
+from .._base import _arguments
 from .._base._errors import UsageError
 from .._task._capture import is_torchs, modules_of
 from .._task._code import code_digests
@@ -75,8 +76,12 @@ def describe(task: Task, build: Any) -> Description:
 
 
 def environment() -> Description:
-    """Versions that explain why two machines may round differently."""
+    """Versions that explain why two machines may round differently, and the words of a command
+    line that the task's module has read.
+    """
+    words = list(_arguments.module_arguments)
     return {
+        **({"arguments": words} if words else {}),
         "potl": _core.version(),
         "python": platform.python_version(),
         "torch": torch.__version__,

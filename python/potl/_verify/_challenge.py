@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 from .. import _core
 from .._base import _imports
-from .._base._errors import MalformedError, UsageError
+from .._base._errors import LimitError, MalformedError, UsageError
 from .._base._nonce import Nonce, or_fresh
 from .._record._inputs import as_note, as_own_job, require_file
 from .._remote._remote import AnyRun, opened
@@ -102,8 +102,10 @@ class Challenge:
         raw = _core.read_file(os.fspath(path), max_bytes=_MAX_BYTES)
         try:
             return _parsed(_core.parse_json(raw, max_bytes=_MAX_BYTES))
-        except (KeyError, TypeError, ValueError) as error:
-            raise MalformedError(f"{os.fspath(path)} is not a challenge: {error}", "") from error
+        except (KeyError, TypeError, ValueError, MalformedError, LimitError) as error:
+            raise MalformedError(
+                f"{os.fspath(path)} is not a challenge: {error}", "name the file of potl challenge"
+            ) from error
 
 
 # Any: it comes from a file. What is not as it should be raises here, and `read` says so.

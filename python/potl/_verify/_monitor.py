@@ -8,6 +8,7 @@ once. Cannot see: what is trained, or changed, after it looked; so it never acce
 
 from __future__ import annotations
 
+import logging
 import os
 import time
 from collections.abc import Callable, Iterable
@@ -26,6 +27,7 @@ from .._base._errors import (
     StorageError,
     UsageError,
 )
+from .._base._printable import printable
 from .._checks._checks import Replay
 from .._job._agreement import open_checked
 from .._record._inputs import as_own_job
@@ -42,6 +44,8 @@ if TYPE_CHECKING:
     from .._job._job import Job
     from .._job._session import Session
     from .._task._task import Task
+
+_log = logging.getLogger("potl")
 
 # Longer than any training, and what every system can wait.
 _MOST_SECONDS = 100_000_000
@@ -105,7 +109,7 @@ def monitor(
         every: Seconds between two looks.
         timeout: Seconds after which it ends, once a look that has begun is over. None: it watches
             to the end of the run, however long nobody answers.
-        on_look: Is told of each look.
+        on_look: Is told of each look. None: what it waits for is logged.
 
     Returns:
         The report of the last look. It never accepts: the record can change until the trainer
@@ -140,11 +144,14 @@ def monitor(
             more=[],
         )
         watch = _Watch(place, session, agreed.core, options, again)
-        is_late = False
+        is_late, waits_for = False, ""
         while True:
             found = watch.look()
             if on_look is not None:
                 on_look(found)
+            elif found.waits_for not in ("", waits_for):
+                _log.warning("the monitor waits: %s", printable(found.waits_for))
+            waits_for = found.waits_for
             was_late, is_late = is_late, until is not None and time.monotonic() >= until
             # What may be wrong is looked at once more, however late it is.
             if watch.ended or (is_late and (was_late or not watch.is_undecided)):

@@ -53,6 +53,9 @@ constexpr const char* dense =
     "use dense tensors, or edge_index instead of a sparse adjacency in torch_geometric; to_dense() "
     "before the block makes them";
 constexpr const char* regions = "use torchvision.ops.roi_align";
+constexpr const char* straight_through =
+    "write c = x.clamp((quant_min - zero_point) * scale, (quant_max - zero_point) * scale) and "
+    "c + ((c / scale).round() * scale - c).detach(), whose gradient is 1 in the range and 0 beyond";
 constexpr hint hints[] = {
     {"linalg_", decomposition},
     {"_linalg_", decomposition},
@@ -72,6 +75,8 @@ constexpr hint hints[] = {
      "it on a GPU as on the CPU"},
     {"hist", "torch.bucketize finds the bins, torch.bincount without weights counts"},
     {"_hist", "torch.bucketize finds the bins, torch.bincount without weights counts"},
+    {"fake_quantize_", straight_through},
+    {"_fake_quantize_", straight_through},
     {"bincount", "torch.zeros(n).index_add(0, index, weights)"},
 };
 

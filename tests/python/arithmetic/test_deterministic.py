@@ -173,6 +173,7 @@ def test_a_refused_operator_says_what_to_use_instead() -> None:
         ),
         (lambda x: torch.histogram(x, 3), "bucketize"),
         (lambda x: torch.bincount(torch.arange(3), x[0]), "index_add"),
+        (lambda x: torch.fake_quantize_per_tensor_affine(x, 0.1, 0, -128, 127), "c = x.clamp("),
     ],
 )
 def test_the_remedy_says_what_to_write(refused: Callable[[Any], Any], remedy: str) -> None:

@@ -53,6 +53,8 @@ def test_what_follows_two_dashes_is_the_modules(folder: Path) -> None:
         assert done.returncode == 0, done.stderr
     rates = [potl.Job.read(name).core.fields()["learning_rates"] for name in ("a.json", "b.json")]
     assert rates[0] != rates[1]
+    assert "made with   -- --lr 0.1\n" in play("job show a.json").stdout
+    assert "made with" not in play("job show c.json").stdout
     verify = "verify run --job a.json --commitment run/commitment --task my_arguments:build"
     for words in (
         "record my_arguments:build run --job a.json -- --lr 0.1",

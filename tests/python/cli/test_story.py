@@ -252,7 +252,7 @@ def test_no_key_is_made_of_a_mistyped_name(story: Path, words: str) -> None:
 def test_a_file_that_is_no_private_key_is_named(story: Path) -> None:
     done = potl(story, "commit run --key trainer.pub")
     assert done.code == 4
-    assert "trainer.pub: this is not an unencrypted Ed25519 secret key" in done.err
+    assert "trainer.pub: this is not a secret key, but a public one (name its other" in done.err
 
 
 def test_the_command_that_record_prints_commits(story: Path) -> None:

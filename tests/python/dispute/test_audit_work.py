@@ -415,7 +415,7 @@ def test_a_finished_audit_without_codes_is_told(run: Path, job: potl.Job, tmp_pa
         potl.audit(run, job=job, task=build, log=tmp_path / "log", nonce=NONCE)
 
 
-@pytest.mark.parametrize("nonce", [b"short", "abc", "zz" * 32, bytes(33), bytes(32)])
+@pytest.mark.parametrize("nonce", [b"short", "abc", "zz" * 32, bytes(33), bytes(32), 7])
 def test_a_nonce_has_32_bytes(nonce: Any, run: Path, job: potl.Job, tmp_path: Path) -> None:
     with pytest.raises(potl.UsageError, match=r"a nonce is 32 bytes|nonce is zero"):
         potl.audit(run, job=job, task=build, log=tmp_path / "log", nonce=nonce)

@@ -419,6 +419,14 @@ def test_a_run_that_is_not_there_is_waited_for(job: potl.Job, growing: Growing) 
     assert "no step" in waits[2]
 
 
+def test_what_a_monitor_waits_for_is_logged_once_where_nobody_is_told(
+    job: potl.Job, growing: Growing, caplog: pytest.LogCaptureFixture
+) -> None:
+    with pytest.raises(potl.MissingError):
+        potl.monitor(growing.place, job=job, task=tasks.build, every=0.01, timeout=0.05)
+    assert ["there is no run" in one for one in caplog.messages] == [True]
+
+
 def test_a_run_that_disappears_is_waited_for(job: potl.Job, growing: Growing) -> None:
     growing.show(9)
     seen = watch(growing, [lambda: shutil.rmtree(growing.place), None], job=job)
