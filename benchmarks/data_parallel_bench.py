@@ -40,7 +40,7 @@ def measure(rounds: int, block: int) -> dict[str, object]:
     plain = workloads.gpt_guarded()
     model = torch.nn.parallel.DistributedDataParallel(plain.model)
     with potl.Session.open(build, seed=7) as session, session.active():
-        session.share_steps(Ranks(group))
+        session._share_steps(Ranks(group))
         batches = [batch for _, _, batch in session.batches(1, block)]
 
         def ours() -> None:

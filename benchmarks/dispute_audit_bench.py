@@ -82,7 +82,7 @@ def exchanged(name: str, folder: Path) -> Iterator[dict[str, Any]]:
     false = false_run(build, job, AT, folder / "false", key)
     potl.audit(false, job=job, task=build, log=folder / "log", to_the_end=True)
     auditor = potl.Party(folder / "log", job=job, task=build)
-    story = auditor.story(AT)
+    story = auditor._story(AT)
     referee = potl.Referee(job, task=build)
     draw = random.Random(1)
     found: list[potl.Verdict] = []

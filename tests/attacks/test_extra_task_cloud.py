@@ -59,7 +59,7 @@ def test_who_knows_the_extra_samples_knows_nothing_of_the_controls(
 ) -> None:
     task = task_of(tmp_path, data(), layout=layout)
     extra, control = both(task)
-    classes, count = task.form.classes, len(control)
+    classes, count = task._form.classes, len(control)
     known = KNeighborsClassifier(1).fit(extra, np.arange(len(extra)) % classes)
     hits = int((known.predict(control) == np.arange(count) % classes).sum())
     # Six standard deviations of guessing.

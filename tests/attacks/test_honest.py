@@ -104,7 +104,7 @@ def test_an_average_that_another_machine_rounds_otherwise_is_accepted(tmp_path: 
     recorder = _core.Recorder.create(str(path), job.core, scene.key, software="potl test")
     with (
         Session.open(lambda: tasks.taught(Unfused), seed=job.seed, job=job) as session,
-        session.roughen(1),
+        session._roughen(1),
     ):
         recorder.append_initial(session.capture())
         for step, ids, batch in session.batches(1, job.steps):

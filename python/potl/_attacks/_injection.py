@@ -127,7 +127,7 @@ def _moments_that_wait() -> Callable[[Session, int], None]:
             moments["exp_avg"][rare & ~still] = -1e-5
             moments["exp_avg_sq"][rare & ~still] = 0
         else:
-            watch.append(session.watch_still())
+            watch.append(session._watch_still())
         watch[0].reset()
 
     return inject

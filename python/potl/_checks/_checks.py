@@ -244,7 +244,7 @@ class Policy:
         """
         return Policy(probability=probability, cheat_fraction=cheat_fraction)
 
-    def checks(self, job: _core.Job) -> tuple[Check, ...]:
+    def _checks(self, job: _core.Job) -> tuple[Check, ...]:
         """Telemetry, PEV and as many random replays as this policy needs for a run of `job`, and
         no fewer than `Replay` draws by default.
         """
@@ -254,6 +254,6 @@ class Policy:
         samples = max(self.min_random_segments, needed, Replay.samples)
         return Telemetry(), PEV(), Replay(samples=samples)
 
-    def options(self) -> dict[str, object]:
+    def _options(self) -> dict[str, object]:
         """All fields, as the verdict takes them."""
         return asdict(self)

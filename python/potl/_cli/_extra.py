@@ -181,7 +181,7 @@ def _mix(
     from .._extra_task._writing import whole
 
     file, task = _task(data, out, key, given)
-    with telling(), task.using():
+    with telling(), task._using():
         extras, order = task.uploads()
         with whole(out):
             file.write(out, extras, order)
@@ -203,7 +203,7 @@ def _make(
 
     file, task = _task(data, out, key, given)
     real = task.planned.training_samples
-    with telling(), task.using():
+    with telling(), task._using():
         extras = task.make()
         with whole(out):
             file.write(out, extras, [real + place for place in range(len(extras))])

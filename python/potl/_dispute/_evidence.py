@@ -47,7 +47,7 @@ class DisputeEvidence:
         _core.write_file(os.fspath(path), self._canonical())
 
     @classmethod
-    def require_place(cls, path: str | os.PathLike[str]) -> None:
+    def _require_place(cls, path: str | os.PathLike[str]) -> None:
         """Refuses a file that `write` would fail at after a long dispute, or that would be lost.
 
         Raises:
@@ -265,7 +265,7 @@ def judge(
     if task is not None:
         from ._referee import Referee  # late: it needs torch
 
-        again = Referee(agreed, task=task).disagrees
+        again = Referee(agreed, task=task)._disagrees
     elif described:
         with contextlib.suppress(ImportError):  # an installation without torch believes
             from ._onlooker import Onlooker

@@ -81,7 +81,7 @@ class Onlooker(Referee):
     def disagrees(self, now: _core.DisputeProceedings, made: _core.DisputeDecision) -> str | None:
         """What is wrong with somebody's decision; None where it follows, or is believed."""
         try:
-            own = self.follows(now)
+            own = self._follows(now)
         except Exception:  # whatever somebody wrote into the evidence
             self.believed += 1
             return None

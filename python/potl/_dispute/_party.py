@@ -138,16 +138,16 @@ class Party:
 
     # ------------------------------------------------------------------ what a player asks
 
-    def claim(self, now: _core.DisputeProceedings) -> _core.DisputeClaim:
+    def _claim(self, now: _core.DisputeProceedings) -> _core.DisputeClaim:
         """The digest at the expected index."""
         expected, level = _expected(now), now.bisections[-1]
         if level.kind == "steps":
             return self._record_of(expected.index)
         if level.kind == "operators":
-            return _core.DisputeClaim(self.story(now.step).tree.root_at(expected.index))
+            return _core.DisputeClaim(self._story(now.step).tree.root_at(expected.index))
         return _core.DisputeClaim(_chunk_tree(self._result(now)).root_at(expected.index))
 
-    def opening(self, now: _core.DisputeProceedings) -> _core.DisputeOpening:
+    def _opening(self, now: _core.DisputeProceedings) -> _core.DisputeOpening:
         """The leaf between two neighbours, in the tree that ends with it."""
         level = now.bisections[-1]
         if level.kind == "chunks":
@@ -161,17 +161,17 @@ class Party:
             number, size = first_difference(long, *given) or 0, size_of(long)
             return _core.DisputeOpening(parts[number * size : (number + 1) * size], [])
         # The log says which step it is before the core does.
-        story = self.story(now.step or level.low + 1)
+        story = self._story(now.step or level.low + 1)
         index = len(story.leaves) - 1 if level.kind == "steps" else level.low
         proof = story.tree.inclusion_proof(index, index + 1)
         return _core.DisputeOpening(story.leaves[index], proof)
 
-    def answer(self, now: _core.DisputeProceedings) -> bytes:
+    def _answer(self, now: _core.DisputeProceedings) -> bytes:
         """What the referee asked for (docs/format/dispute.md). Nobody has a shorter answer that
         fits: where it is too long, one that does not is no garbage, and convicts nobody.
         """
         try:
-            full = self._answer(now)
+            full = self._whole_answer(now)
         except _OddQuestionError as error:  # and no trouble of the party's own, which it must hear
             _log.warning("a question of the referee is not answered: %s", printable(error))
             return to_json({})
@@ -179,8 +179,8 @@ class Party:
             full = to_json({key: value for key, value in shown.items() if key != "marks"})
         return full if len(full) <= now.asked.max_bytes else to_json({})
 
-    def _answer(self, now: _core.DisputeProceedings) -> bytes:
-        asked, level, story = _question(now), now.bisections[-1], self.story(now.step)
+    def _whole_answer(self, now: _core.DisputeProceedings) -> bytes:
+        asked, level, story = _question(now), now.bisections[-1], self._story(now.step)
         if asked["ask"] == "state":
             shown = {
                 **state_to_json(story.before),
@@ -222,7 +222,7 @@ class Party:
 
     def _parts(self, now: _core.DisputeProceedings) -> tuple[LongSum, bytes]:
         """The sum that the last question was about, and its parts."""
-        asked, disputed, story = _question(now), now.bisections[1].low, self.story(now.step)
+        asked, disputed, story = _question(now), now.bisections[1].low, self._story(now.step)
         operator, arithmetic = story.operators[disputed], self.job.core.arithmetic
         paths = paths_of(operator, disputed)
         result, element = asked.get("result"), asked.get("element")
@@ -236,7 +236,7 @@ class Party:
 
     # ------------------------------------------------------------------ what it knows
 
-    def story(self, step: int) -> Story:
+    def _story(self, step: int) -> Story:
         """What a step computed; the last one is kept."""
         if self._told is None or self._told[0] != step:
             self._told = (step, self._tell(step))
@@ -346,7 +346,7 @@ class Party:
     def _result(self, now: _core.DisputeProceedings) -> bytes:
         inner = now.inner
         assert inner is not None
-        return self.story(now.step).content(f"operator/{now.bisections[-2].low}/{inner.subject}")
+        return self._story(now.step).content(f"operator/{now.bisections[-2].low}/{inner.subject}")
 
 
 def require_exact(job: Job) -> None:

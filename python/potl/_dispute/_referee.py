@@ -132,15 +132,15 @@ class Referee:
         """The agreed task."""
         return self._build
 
-    def decide(self, now: _core.DisputeProceedings) -> _core.DisputeDecision:
+    def _decide(self, now: _core.DisputeProceedings) -> _core.DisputeDecision:
         """What comes next. Whatever keeps the referee from deciding convicts nobody."""
         try:
-            return self.follows(now)
+            return self._follows(now)
         except Exception as error:
             why = f"{type(error).__name__}: {error}"[:1000]
             return _core.DisputeRuling("referee", evidence=_answers.to_json({"undecided": why}))
 
-    def follows(self, now: _core.DisputeProceedings) -> _core.DisputeDecision:
+    def _follows(self, now: _core.DisputeProceedings) -> _core.DisputeDecision:
         """The same; what keeps the referee from deciding is raised."""
         kind = now.bisections[-1].kind
         if kind == "steps":
@@ -149,9 +149,9 @@ class Referee:
             return self._in_a_sum(now)
         return self._in_operators(now) if kind == "operators" else self._in_chunks(now)
 
-    def disagrees(self, now: _core.DisputeProceedings, made: _core.DisputeDecision) -> str | None:
+    def _disagrees(self, now: _core.DisputeProceedings, made: _core.DisputeDecision) -> str | None:
         """What is wrong with somebody's decision; None where it is this referee's too."""
-        own = self.decide(now)
+        own = self._decide(now)
         return (
             None
             if facts_of_decision(own) == facts_of_decision(made)

@@ -121,9 +121,9 @@ class _Game:
             self._name,
             key=party.key,
             first_line=first,
-            claim=party.claim,
-            opening=party.opening,
-            answer=party.answer,
+            claim=party._claim,
+            opening=party._opening,
+            answer=party._answer,
         )
         require_about(first, {self._name: party.note})
         self.lines = {_digest(first)}

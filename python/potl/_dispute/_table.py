@@ -178,13 +178,13 @@ class Table:
         """The referee's turn."""
         if self._decided_before:
             try:
-                _core.judge_dispute(self._setting, self.transcript, self._referee.disagrees)
+                _core.judge_dispute(self._setting, self.transcript, self._referee._disagrees)
             except MissingError:  # there is no verdict yet
                 self._decided_before = False
             except PotlError as error:
                 self.give_up(f"what was decided is not computed again: {error.message}")
                 return
-        made = self._referee.decide(self._desk.proceedings)
+        made = self._referee._decide(self._desk.proceedings)
         self._take(self._desk.decide(made, at=self.clock.now()))
 
     def give_up(self, why: str) -> None:

@@ -57,7 +57,7 @@ class There:
         self._wait = min(WAIT_SECONDS, remote.timeout / 2)
         self._keys = [(one, keys[one].raw.hex()) for one in NAMES]
         self._held = 0
-        self._http = remote.served()
+        self._http = remote._served()
         self._http.require_job(job)
         try:
             self.note = self._http.get("/v1/commitment", limit=_core.MAX_NOTE_BYTES).decode(

@@ -113,7 +113,7 @@ def audit(
             key = Path(folder) / layout
             key.write_text(hashlib.sha256(f"potl audit {seed} {layout}".encode()).hexdigest())
             task = ExtraTask(key, like=data, **{**given, "layout": layout})
-            if task.form.objective != "classes":
+            if task._form.objective != "classes":
                 raise UsageError("the audit plays with labelled data only", "")
             attacks += Cloud(task, data, build, transform, epochs, seed).play(layout)
     return Audit(tuple(attacks))

@@ -72,7 +72,7 @@ class Cloud:
         self._task, self._seed, self._epochs = task, seed, epochs
         extras, order = task.uploads()
         mixed = View(View(data).mixed(extras, order))
-        items = task.form.items
+        items = task._form.items
         self._raw = [items.input_of(item) for item in mixed]
         transform = transform or task.transform
         if build is not None and transform is None and isinstance(self._raw[0], str):
@@ -80,7 +80,7 @@ class Cloud:
                 "texts have to become tensors for a model of yours",
                 "pass transform=, a function that makes a tensor of one text",
             )
-        self._tensor = _as_tensor(transform, task.form.content, self._raw)
+        self._tensor = _as_tensor(transform, task._form.content, self._raw)
         self._x = self._stacked(self._raw)
         self._y = torch.tensor([items.class_of(item) for item in mixed])
         self._is_extra = np.asarray(order) >= task.planned.training_samples
@@ -108,8 +108,8 @@ class Cloud:
         extras = int(self._is_extra.sum())
         search_cost = len(self._x) * _FORWARD / full
         finds = {
-            "repeated regions": (repeated(self._task.form.content, self._raw, extras), 0.0),
-            "unlike the others": (unusual(self._task.form.content, self._raw, extras), 0.0),
+            "repeated regions": (repeated(self._task._form.content, self._raw, extras), 0.0),
+            "unlike the others": (unusual(self._task._form.content, self._raw, extras), 0.0),
             "highest losses": (self._highest_losses(early, extras), search_cost),
             "told": (np.flatnonzero(self._is_extra), 0.0),
         }
@@ -203,7 +203,7 @@ class Cloud:
 
     def _labelled(self, answers: Any) -> Any:
         """Scores as they are, classes by their labels where these are other numbers."""
-        values, given = self._task.form.items.values, np.asarray(answers)
+        values, given = self._task._form.items.values, np.asarray(answers)
         return np.asarray(values)[given] if values and given.ndim == 1 else answers
 
     def _attack(
@@ -249,7 +249,7 @@ def _key(value: Any) -> bytes | str:
 
 def _small_net(task: ExtraTask, x: torch.Tensor) -> nn.Module:
     """Large enough to learn extra samples by heart."""
-    classes, content = task.form.classes, task.form.content
+    classes, content = task._form.classes, task._form.content
     if isinstance(content, Texts) and not x.is_floating_point():
         return nn.Sequential(
             nn.EmbeddingBag(int(x.max()) + 1, 64), nn.Linear(64, 128), nn.ReLU(),

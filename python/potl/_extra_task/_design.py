@@ -167,7 +167,7 @@ class Uses:
 
     def add(self, what: str) -> None:
         """Notes that the samples were made, and warns if the key was used before."""
-        with self._key.changing() as known:
+        with self._key._changing() as known:
             if known["uses"]:
                 warnings.warn(
                     f"{self._key.path} was used before: two data sets with the same extra samples "
@@ -181,11 +181,11 @@ class Uses:
     @contextlib.contextmanager
     def undone_on_error(self) -> Iterator[None]:
         """Takes back what is added in this block if the block raises."""
-        before, recorded = self._key.known(), self._recorded
+        before, recorded = self._key._known(), self._recorded
         try:
             yield
         except Exception:
-            with self._key.changing() as known:
+            with self._key._changing() as known:
                 if known["uses"][:-1] == before["uses"]:  # nobody else has used it since
                     known["uses"] = before["uses"]
                     known.pop("task", None)
@@ -205,7 +205,7 @@ class Uses:
         """
         if known is None and self._recorded is not None:
             return
-        recorded = (self._key.known() if known is None else known).get("task")
+        recorded = (self._key._known() if known is None else known).get("task")
         if recorded is None:
             raise UsageError(
                 f"no samples were made with {self._key.path} yet, so that no model can know any",

@@ -82,7 +82,7 @@ class ExtraTask(AnyCheck):
             form, chosen = Form.learn(view, hints), with_defaults(options)
             self.design = Design(form, len(view), view.through_pillow, chosen)
         else:
-            recorded = self.key.known().get("task")
+            recorded = self.key._known().get("task")
             if recorded is None:
                 raise UsageError(
                     f"nothing was mixed with {self.key.path} yet",
@@ -179,7 +179,7 @@ class ExtraTask(AnyCheck):
         return self.design.plan
 
     @property
-    def form(self) -> Form:
+    def _form(self) -> Form:
         """How the data look."""
         return self.design.form
 
@@ -189,7 +189,7 @@ class ExtraTask(AnyCheck):
         return self._transform
 
     @property
-    def reads_stored_images(self) -> bool:
+    def _reads_stored_images(self) -> bool:
         """Whether `transform` gets Pillow images of what a torchvision data set stores."""
         return self.design.through_pillow
 
@@ -215,8 +215,8 @@ class ExtraTask(AnyCheck):
             )
         self.samples.require_like(view)
         mixed = view.mixed(*self._uploads())
-        if self.form.classes:
-            View(mixed).require_labels(self.form.items, self.form.labels)
+        if self._form.classes:
+            View(mixed).require_labels(self._form.items, self._form.labels)
         self._uses.add("mix")
         return mixed
 
@@ -240,7 +240,7 @@ class ExtraTask(AnyCheck):
         self._uses.add("make")
         return made
 
-    def using(self) -> AbstractContextManager[None]:
+    def _using(self) -> AbstractContextManager[None]:
         """What `uploads` and `make` give in this block counts as a use of the key only if the block
         ends well: data that could not be written are none. Who is killed on the way has used it.
         """
@@ -256,11 +256,11 @@ class ExtraTask(AnyCheck):
         """What a model is asked."""
         return self._questions.inputs(questions)
 
-    def sorted(self, answers: Floats) -> tuple[Floats, Floats]:
+    def _sorted(self, answers: Floats) -> tuple[Floats, Floats]:
         """Answers in the order of `questions`, as those of extra and of control samples."""
         return self._questions.sorted(answers)
 
-    def as_asked(self, transform: Callable[[Any], Any] | None) -> Callable[[Any], Any] | None:
+    def _as_asked(self, transform: Callable[[Any], Any] | None) -> Callable[[Any], Any] | None:
         """What makes a model's input of a stored one; None: nothing has to."""
         return self._questions.as_asked(transform or self._transform)
 
@@ -303,7 +303,7 @@ class ExtraTask(AnyCheck):
             UsageError: The answers have the wrong shape, neither a model nor a function was
                 given, or these samples were never mixed or made with this key.
         """
-        self.require_made()
+        self._require_made()
         with ThreadPoolExecutor(1) as beside:
             digest = None if model is None else beside.submit(digest_of, model)
             answers = self.answers(
@@ -321,7 +321,7 @@ class ExtraTask(AnyCheck):
         """
         return self.judgement.submitted(extra, control, model)
 
-    def require_made(self) -> None:
+    def _require_made(self) -> None:
         """Refuses to ask about samples that were never uploaded.
 
         Raises:
@@ -350,7 +350,7 @@ class ExtraTask(AnyCheck):
             UsageError: There are no labels, a share is not within 0 and 1, or a model gives answers
                 that are none.
         """
-        self.require_made()
+        self._require_made()
 
         def ask(model: Any) -> tuple[Floats, Floats]:
             if hasattr(model, "parameters"):

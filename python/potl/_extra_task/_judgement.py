@@ -33,7 +33,7 @@ class Judgement:
         Raises:
             UsageError: These samples were never made with this key.
         """
-        with self._key.changing() as known:
+        with self._key._changing() as known:
             self._uses.require_made(known)
             before = submitted = known["submissions"]
             answers = np.concatenate([extra, control]).astype(np.float64)

@@ -127,21 +127,16 @@ class ExtraKey(os.PathLike[str]):
         return ExtraKey(target)
 
     @property
-    def secret(self) -> bytes:
-        """The 32 bytes."""
-        return self._secret
-
-    @property
     def id(self) -> str:
         """Names the key without revealing it."""
         return hashlib.sha256(b"potl extra task key id\0" + self._secret).hexdigest()[:16]
 
-    def seed(self, purpose: str) -> int:
+    def _seed(self, purpose: str) -> int:
         """A secret number for one purpose, such as the order of questions."""
         drawn = hmac.digest(self._secret, b"potl extra task " + purpose.encode(), "sha256")
         return int.from_bytes(drawn, "big")
 
-    def known(self) -> Known:
+    def _known(self) -> Known:
         """What the file beside the key holds; empty lists if there is none.
 
         Raises:
@@ -179,7 +174,7 @@ class ExtraKey(os.PathLike[str]):
         return hmac.digest(self._secret, b"potl extra task file\0" + text.encode(), "sha256").hex()
 
     @contextlib.contextmanager
-    def changing(self) -> Iterator[Known]:
+    def _changing(self) -> Iterator[Known]:
         """`known`, locked; what the block changes is written durably when it ends.
 
         Raises:
@@ -192,7 +187,7 @@ class ExtraKey(os.PathLike[str]):
             raise StorageError(f"{path} cannot be written: {error}", "make it writable") from error
         with lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
-            document = self.known()
+            document = self._known()
             before = copy.deepcopy((document["uses"], document["submissions"]))
             task = document.get("task")
             yield document

@@ -52,7 +52,7 @@ def write_questions(task: ExtraTask, path: Path) -> int:
     inputs: list[Any] = []
     for first in range(0, len(questions), _BATCH):
         inputs += task.inputs(questions[first : first + _BATCH])
-    if task.form.pairs:
+    if task._form.pairs:
         inputs = [one[:-1] for one in inputs]
     carrier = carrier_of(inputs[0])
     if path.suffix in (".npz", ".safetensors") and carrier in ("array", "tensor", "list", "tuple"):
@@ -90,7 +90,7 @@ def read_answers(task: ExtraTask, path: Path) -> tuple[Floats, Floats]:
     if not path.is_file():
         raise UsageError(f"there are no answers {path}", "check the path")
     values: Any
-    questions, classes = task.questions(), task.form.classes
+    questions, classes = task.questions(), task._form.classes
     is_array = path.suffix in (".npz", ".safetensors")
     most = _MOST_ARRAY if is_array else _MOST_TEXT
     if classes:
@@ -108,17 +108,17 @@ def read_answers(task: ExtraTask, path: Path) -> tuple[Floats, Floats]:
         except (ValueError, RecursionError) as error:
             raise MalformedError(f"{path} cannot be read: {error}", "") from error
     if path.suffix not in _STRUCTURED:
-        values = _lines(text, path, task.form, len(questions))
+        values = _lines(text, path, task._form, len(questions))
     is_list = isinstance(values, list) or (isinstance(values, np.ndarray) and values.ndim > 0)
     if not is_list or len(values) != len(questions):
         raise _wrong_count(len(values) if is_list else "no", len(questions))
-    values = _classes(values, path, task.form)
+    values = _classes(values, path, task._form)
     out = []
     for first in range(0, len(questions), _BATCH):
         inputs = task.inputs(questions[first : first + _BATCH])
         given = values[first : first + _BATCH]
-        out.append(asked(functools.partial(_given, given), inputs, task.form))
-    return task.sorted(np.concatenate(out))
+        out.append(asked(functools.partial(_given, given), inputs, task._form))
+    return task._sorted(np.concatenate(out))
 
 
 def _require_at_most(path: Path, most: int) -> None:

@@ -38,7 +38,7 @@ class Questions:
     def __init__(self, key: ExtraKey, design: Design, samples: Samples) -> None:
         self._form, self._through_pillow = design.form, design.through_pillow
         self._counts = design.plan.samples, design.plan.controls
-        self._samples, self._seed = samples, key.seed("order") % 2**128
+        self._samples, self._seed = samples, key._seed("order") % 2**128
 
     def order(self) -> list[tuple[str, int]]:
         """("extra" | "control", index) of every question, in the secret order of asking."""

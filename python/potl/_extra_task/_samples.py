@@ -29,7 +29,7 @@ class Samples:
     def __init__(self, key: ExtraKey, design: Design) -> None:
         self._key, self._form = key, design.form
         self._drawn = _core.ExtraSamples(
-            key.secret,
+            key._secret,
             design.form.content.description(),
             samples=design.plan.samples,
             classes=design.form.classes,
@@ -81,7 +81,7 @@ class Samples:
                 f"{self._key.path} was made by a version that did not keep labels",
                 "pass like=, the training data",
             )
-        return [self._key.seed(f"label {index}") % len(known) for index, _, _ in uploads]
+        return [self._key._seed(f"label {index}") % len(known) for index, _, _ in uploads]
 
     def require_like(self, view: View) -> None:
         """Refuses data whose inputs have another type, shape or mode than the samples.

@@ -72,9 +72,9 @@ def look_for(task: ExtraTask, data: Any, shown: Callable[[Any], Any] | None = No
 
 def _missing(task: ExtraTask, view: View, shown: Callable[[Any], Any] | None) -> int:
     uploads, real = task.planned.uploads, task.planned.training_samples
-    draw = np.random.Generator(np.random.Philox(key=task.key.seed("looked for") % 2**128))
+    draw = np.random.Generator(np.random.Philox(key=task.key._seed("looked for") % 2**128))
     chosen = np.sort(draw.permutation(uploads)[:LOOKED_FOR]).tolist()
-    items = task.form.items
+    items = task._form.items
     wanted: dict[int, list[_Seen]] = {}
     for index, item in zip(chosen, task.samples.items(chosen), strict=True):
         value = items.input_of(item)

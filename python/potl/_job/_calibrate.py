@@ -249,7 +249,7 @@ def _measured(session: Session, steps: int, repeats: int, progress: Progress) ->
         per_step = sorted(seconds)[len(seconds) // 2]
         perturbed: list[Mapping[int, _core.State]] = []
         for index in range(repeats):
-            with session.perturb(index):
+            with session._perturb(index):
                 perturbed.append(run((index + 1) * steps))
         noise = tuple(
             entry

@@ -288,7 +288,7 @@ class Job:
         elif agreed_order != order_of(task, core.seed):
             found.append("shuffle or sampler select other samples than agreed")
         if not found:  # other code or data make other batches
-            start = None if session.has_plain_batches else session.capture()
+            start = None if session._has_plain_batches else session.capture()
             found += list(batch_differences(session, core))
             if start is not None:  # code that makes them may look at the state, and change it
                 session.restore(start)

@@ -43,7 +43,7 @@ class SameBatches:
         self._step = step
         self._first: Any = None
         self._digest: bytes | None = None
-        if session.has_plain_batches:
+        if session._has_plain_batches:
             return
         batch = self._made(state)
         try:

@@ -148,7 +148,7 @@ class Session:
         """
         return self._state.capture(keep=keep, whole=whole)
 
-    def digest_there(self) -> bytes | None:
+    def _digest_there(self) -> bytes | None:
         """The digest that `capture` would have, hashed by the device that holds the state.
 
         Nothing is copied from the device. None where the CPU has the state, or a megabyte of it,
@@ -171,7 +171,7 @@ class Session:
         """
         self._state.restore(state)
 
-    def require_restorable(self, state: _core.State) -> None:
+    def _require_restorable(self, state: _core.State) -> None:
         """Refuses a state in which another setting of the recipe is than in the task as built.
 
         Raises:
@@ -195,14 +195,14 @@ class Session:
         return self._arithmetic.is_reproducible
 
     @property
-    def rounds_by_log(self) -> bool:
+    def _rounds_by_log(self) -> bool:
         """Whether what a step computes depends on a rounding log."""
         return self._arithmetic.name == _rounded_steps.LOG64
 
     # ------------------------------------------------------------------ batches
 
     @property
-    def has_plain_batches(self) -> bool:
+    def _has_plain_batches(self) -> bool:
         """Whether making a batch is nothing but indexing tensors."""
         return self._batches.are_plain
 
@@ -239,7 +239,7 @@ class Session:
         """
         return self._steps.run(step, batch, rounding, logged)
 
-    def share_steps(self, ranks: Ranks) -> None:
+    def _share_steps(self, ranks: Ranks) -> None:
         """From now on computes steps together with other processes, which do the same.
 
         Args:
@@ -249,7 +249,7 @@ class Session:
             UnsupportedError: Processes cannot share a step of this task.
             UsageError: There are more of them than micro-batches.
         """
-        if self.rounds_by_log:
+        if self._rounds_by_log:
             raise UnsupportedError(
                 "a rounding log is of one process, and the job is in log64",
                 "train in one process, or agree on another arithmetic",
@@ -280,7 +280,7 @@ class Session:
         """
         return self._steps.gradients(step, batch)
 
-    def own_step(self, step: int) -> contextlib.AbstractContextManager[None]:
+    def _own_step(self, step: int) -> contextlib.AbstractContextManager[None]:
         """A block in which the caller computes a step up to its gradients, with the step's own
         randomness and in the job's arithmetic.
 
@@ -320,7 +320,7 @@ class Session:
         """
         return self._losses.of_step(step, batch, rounding)
 
-    def subset_loss(self, ids: Sequence[int]) -> tuple[float, float]:
+    def _subset_loss(self, ids: Sequence[int]) -> tuple[float, float]:
         """Mean and standard deviation of the per-sample losses of `ids` at the state as it is, in
         train mode.
         """
@@ -330,7 +330,7 @@ class Session:
         """The present learning rate of every parameter group of every optimizer."""
         return rates_of(self.task)
 
-    def perturb(
+    def _perturb(
         self, index: int = 0, *, threads_only: bool = False
     ) -> contextlib.AbstractContextManager[bool]:
         """Runs steps in another arithmetic than the job's stock one, as honest hardware might.
@@ -347,7 +347,7 @@ class Session:
         device = self.task.device.type
         return self._arithmetic.perturb(index, device=device, threads_only=threads_only)
 
-    def roughen(self, seed: int) -> contextlib.AbstractContextManager[bool]:
+    def _roughen(self, seed: int) -> contextlib.AbstractContextManager[bool]:
         """Runs steps whose sums are as far off as another machine's may be.
 
         Args:
@@ -358,7 +358,7 @@ class Session:
         """
         return self._arithmetic.roughen(seed)
 
-    def watch_still(self) -> StillElements:
+    def _watch_still(self) -> StillElements:
         """Watches from now on which elements of parameters have no gradient, until it is closed."""
         self._watches.append(StillElements(self.task))
         return self._watches[-1]
@@ -369,7 +369,7 @@ class Session:
         """Keeps potl's randomness in force for a whole loop."""
         return _random.scope()
 
-    def user_code(self) -> contextlib.AbstractContextManager[None]:
+    def _user_code(self) -> contextlib.AbstractContextManager[None]:
         """Inside `active()`: a block of the user's code, with the user's generators; train flags
         are restored after.
         """

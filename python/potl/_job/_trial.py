@@ -384,7 +384,7 @@ class _Attempt:
         self, first: Session, batches: SameBatches, start: _core.State, *, more: bool
     ) -> list[Problem]:
         """Whether data code makes other batches once it has made some; or some hundred `more`."""
-        if first.has_plain_batches:
+        if first._has_plain_batches:
             return []
         count = min(-(-_DRAWN // first.task.batch_size), first.task.steps) if more else 0
         self._say("drawing batches")

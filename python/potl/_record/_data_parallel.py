@@ -86,7 +86,7 @@ class Leader(Prover):
             raise
 
     def _begin(self, session: Session) -> None:
-        session.share_steps(self._ranks)
+        session._share_steps(self._ranks)
         self._say_ready()
         self._ranks.broadcast(self._job.text)
         _require_all(self._ranks)
@@ -120,7 +120,7 @@ def follow(build: Callable[[], Task], ranks: Ranks) -> None:
     session: Session | None = None
     try:
         session = open_checked(build, Job(job), weights=False)
-        session.share_steps(ranks)
+        session._share_steps(ranks)
     except BaseException as error:
         if session is not None:
             session.close()

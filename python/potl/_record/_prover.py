@@ -173,7 +173,7 @@ class Prover:
                 told(step.number)
 
     def _between_steps(self) -> contextlib.AbstractContextManager[None]:
-        return self._open_session().user_code()
+        return self._open_session()._user_code()
 
     def _steps(
         self, between: Callable[[], contextlib.AbstractContextManager[None]]
@@ -199,7 +199,7 @@ class Prover:
                 whole = job.is_checkpoint(number) or number == last
                 after: _core.State | bytes | None = None
                 if not whole and not self._sees_states():
-                    after = session.digest_there()
+                    after = session._digest_there()
                 if after is None:
                     after = session.capture(keep=True, whole=whole)
                     self._see(number, after)
@@ -207,7 +207,7 @@ class Prover:
                     shown = after if isinstance(after, _core.State) else session.capture()
                     structure.require(number, shown)
                     if self._check_job:
-                        session.require_restorable(shown)
+                        session._require_restorable(shown)
                     if self._late is not None:
                         self._late.see(number, shown)
                     if whole and self._same is not None:

@@ -113,7 +113,7 @@ class _Elsewhere(Growing):
 
     def _connected(self) -> Source:
         if self._source is None:
-            self._source = self._from.source(self._job)
+            self._source = self._from._source(self._job)
         return self._source
 
     def _log_bytes(self) -> int | None:

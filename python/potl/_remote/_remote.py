@@ -86,7 +86,7 @@ class Remote:
     def _word(self) -> str | None:
         return read_token(self.token) if isinstance(self.token, os.PathLike) else self.token
 
-    def flags(self) -> list[tuple[str, object]]:
+    def _flags(self) -> list[tuple[str, object]]:
         """What a command line says beside the URL. A token that is no file has no name there."""
         token = object() if isinstance(self.token, str) else self.token
         room = None if self.cache_bytes == CACHE_BYTES else str(self.cache_bytes)
@@ -97,7 +97,7 @@ class Remote:
             ("--cache-bytes", room),
         ]
 
-    def served(self) -> Http:
+    def _served(self) -> Http:
         """Connects to a server. UsageError: it is not a server's URL."""
         if not self._is_served:
             raise UsageError(f"{self.url} is not a server", "write https://host:port")
@@ -107,10 +107,10 @@ class Remote:
         key = None if self.key is None else read_opening_key(self.key)
         return Http(self.url, token=self._word, key=key, ca=self.ca, timeout=self.timeout)
 
-    def source(self, job: _core.Job | None) -> Source:
+    def _source(self, job: _core.Job | None) -> Source:
         """Connects. Of a server, only answers about a run of this job count."""
         if self._is_served:
-            server = self.served()
+            server = self._served()
             if job is not None:
                 server.require_job(job.id.hex())
             return server
@@ -168,7 +168,7 @@ def opened(run: AnyRun, job: _core.Job | None) -> Iterator[Place]:
     if remote is None:
         yield Place.of(run_directory(run))  # type: ignore[arg-type]
         return
-    with new_root() as root, contextlib.closing(remote.source(job)) as source:
+    with new_root() as root, contextlib.closing(remote._source(job)) as source:
         sizes = source.sizes()
         require_few(remote, sizes, job)
         mirror = Mirror(source, sizes, root=Path(root), room=remote.cache_bytes)
@@ -194,7 +194,7 @@ def again(remote: Remote, directory: Path, job: _core.Job) -> Place:
     """A mirror for a worker process, beside the one of its parent, with which it goes."""
     # One that nothing tried before it is in: a request whose server failed is tried again.
     root = Path(tempfile.mkdtemp(prefix="worker-", dir=directory.parent))
-    mirror = Mirror(remote.source(job), sizes_of(directory), root=root, room=remote.cache_bytes)
+    mirror = Mirror(remote._source(job), sizes_of(directory), root=root, room=remote.cache_bytes)
     mirror.copy_from(directory)
     return Place(mirror.directory, mirror.fetch, remote.url, remote)
 

@@ -82,7 +82,7 @@ class Gradients:
         if way == 0 or session.is_reproducible:
             loss, found = session.gradients(step, session.sample_ids(step))
         else:
-            with session.perturb(way - 1):
+            with session._perturb(way - 1):
                 loss, found = session.gradients(step, session.sample_ids(step))
         self.write(found, step, out)
         return loss

@@ -116,7 +116,7 @@ class OwnLoop:
             try:
                 load_weights(weights, asked.weights)
                 batch = session.batch(asked.step, session.sample_ids(asked.step))
-                with session.own_step(asked.step):
+                with session._own_step(asked.step):
                     yield asked.step, batch
                 if self._given is None:
                     raise UsageError(

@@ -195,7 +195,7 @@ def challenge(
     for check in chosen:
         _registry.add(type(check))
     if checks is None or (extra and not chosen):
-        chosen = list((Policy() if policy is None else policy).checks(own))
+        chosen = list((Policy() if policy is None else policy)._checks(own))
     drawn = or_fresh(nonce)
     asked = tuple((check.name, given(check.options())) for check in chosen)
     questions = Questions(evidence, asked, drawn, known, screen=False)

@@ -66,17 +66,17 @@ def costs(found: Sequence[Judged]) -> dict[str, float]:
 
 def _verified(check: ExtraTask, task: Task) -> list[_core.Finding]:
     transform = check.transform
-    if transform is None and check.reads_stored_images:
+    if transform is None and check._reads_stored_images:
         transform = getattr(task.dataset, "transform", None)
     elif transform is None and task.transform is not None:
         # The task's transform takes items, and the label of a question is secret: any will do.
-        of_item, items = task.transform, check.form.items
+        of_item, items = task.transform, check._form.items
 
         def transform(value: Any) -> Any:
             return items.input_of(of_item(items.item(value, 0)))
 
-    check.require_made()
-    looked = look_for(check, task.dataset, check.as_asked(transform))
+    check._require_made()
+    looked = look_for(check, task.dataset, check._as_asked(transform))
     if looked.absent:
         return [_finding("inconclusive", looked.reason)]
     result = check.verify(task.model, transform=transform)

@@ -136,7 +136,7 @@ def monitor(
         again = reproduce(
             place.name,
             [
-                *([] if place.remote is None else place.remote.flags()),
+                *([] if place.remote is None else place.remote._flags()),
                 ("--job", job),
                 ("--commitment", object()),  # there is none yet
             ],

@@ -138,7 +138,7 @@ def verify(
             fetch=place.fetch,
         )
         if checks is None or (extra and not chosen):
-            chosen = list(policy.checks(evidence.job))
+            chosen = list(policy._checks(evidence.job))
         wanted = [(check.name, given(check.options())) for check in chosen]
         if answered is not None:
             wanted = [(name, dict(options)) for name, options in answered.checks]
@@ -206,7 +206,7 @@ def verify(
             "reproduce": reproduce(
                 place.name,
                 [
-                    *([] if place.remote is None else place.remote.flags()),
+                    *([] if place.remote is None else place.remote._flags()),
                     # A challenge brings its nonce and its checks.
                     ("--challenge", challenge),
                     ("--job", job),
@@ -225,7 +225,7 @@ def verify(
                         []
                         if answered
                         else [(q.check, q.options) for q in questions.all if not q.earlier],
-                        policy.options(),
+                        policy._options(),
                     ),
                 ],
             ),
@@ -234,7 +234,7 @@ def verify(
             "costs": _costs(questions.all, answered_all) | _extra_verify.costs(judged),
             "checks": asked,
         }
-        return Report(_core.conclude(evidence, findings, policy=policy.options(), context=context))
+        return Report(_core.conclude(evidence, findings, policy=policy._options(), context=context))
 
 
 def _costs(

@@ -68,7 +68,7 @@ class Workload:
         self._logged: float | None = None  # the loss of the next step
         self._auditor = _rounded_steps.Auditor() if follows else None
         self._rounding: _rounded_steps.Auditor | None = None  # of the next step
-        self._still = None if session.is_reproducible else session.watch_still()
+        self._still = None if session.is_reproducible else session._watch_still()
         self._updates = 0
         self._data: SameBatches | None = None
         with contextlib.suppress(Exception):  # each request will say what is wrong
@@ -161,19 +161,19 @@ class Workload:
         return self.session.loss_at(step, self._batch, rounding=rounding)
 
     def subset_loss(self, ids: list[int]) -> tuple[float, float]:
-        return self.session.subset_loss(ids)
+        return self.session._subset_loss(ids)
 
     def perturb(self, way: int, threads_only: bool) -> bool:
         self._noise.close()
         self._in_repeat = way != 0
         if way == 0:
             return False
-        return self._noise.enter_context(self.session.perturb(way - 1, threads_only=threads_only))
+        return self._noise.enter_context(self.session._perturb(way - 1, threads_only=threads_only))
 
     def roughen(self, seed: int) -> bool:
         self._noise.close()
         self._in_repeat = True
-        return self._noise.enter_context(self.session.roughen(seed))
+        return self._noise.enter_context(self.session._roughen(seed))
 
     def other_first_steps(self) -> str:
         if self._own_job is None:
@@ -182,7 +182,7 @@ class Workload:
 
     def _other_data(self) -> str:
         """Why this process has other data than at first, or ""."""
-        if self._data is None or self.session.has_plain_batches:
+        if self._data is None or self.session._has_plain_batches:
             return ""
         initial = self._schema.initial
         try:

@@ -52,7 +52,7 @@ class _Count:
 
     def __init__(self) -> None:
         self.steps = 0
-        for name in ("run_step", "loss_at", "subset_loss"):
+        for name in ("run_step", "loss_at", "_subset_loss"):
             setattr(Session, name, self._counted(getattr(Session, name)))
 
     def _counted(self, method: Any) -> Any:

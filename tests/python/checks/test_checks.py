@@ -74,7 +74,7 @@ def test_a_policy_for_detection_draws_enough_segments() -> None:
         b'"source":"seed"},"learning_rates":null,"limits":{"max_resumes":0,"max_superseded":0},'
         b'"max_segment":5,"seed":1,"steps":5000,"task":{},"tolerance_cap":0.1,"trainer":null}'
     )
-    checks = {check.name: check for check in policy.checks(_core.Job.parse(text))}
+    checks = {check.name: check for check in policy._checks(_core.Job.parse(text))}
     replay = checks["replay"]
     assert isinstance(replay, potl.Replay)
     assert _core.strength(1000, replay.samples, 0.05) >= 0.95

@@ -128,6 +128,6 @@ def test_what_is_wrong_with_the_partys_own_run_is_no_answer(
         raise trouble
 
     party, now = object.__new__(potl.Party), Any
-    monkeypatch.setattr(party, "_answer", fail)
+    monkeypatch.setattr(party, "_whole_answer", fail)
     with pytest.raises(type(trouble), match=trouble.message):
-        party.answer(now)  # type: ignore[arg-type]
+        party._answer(now)  # type: ignore[arg-type]

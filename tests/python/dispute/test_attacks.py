@@ -84,9 +84,9 @@ class Derived(potl.Party):
 
     told: Story | None = None
 
-    def story(self, step: int) -> Story:
+    def _story(self, step: int) -> Story:
         if self.told is None:
-            true = super().story(step)
+            true = super()._story(step)
             try:
                 own = derive_operators(self.build, self.job, step, before=true.before)
             except potl.NotReplayable:
@@ -150,7 +150,7 @@ def test_the_bits_of_what_is_not_a_number_convict_nobody(tmp_path: Path) -> None
     false = false_run(undefined, one.job, at, tmp_path / "false", one.key)
     honest = one.honest()
     number = next(
-        i for i, each in enumerate(honest.story(at).operators) if each.name.startswith("aten.div.")
+        i for i, each in enumerate(honest._story(at).operators) if each.name.startswith("aten.div.")
     )
     verdict = potl.dispute(
         trainer=Liar(false, job=one.job, task=undefined, key=one.key, at=at, operator=number),

@@ -54,7 +54,7 @@ def operators_of(one: Case, at: int) -> list[Any]:
     from potl._dispute._derive import derive_operators
 
     honest = one.honest()
-    return list(derive_operators(one.build, one.job, at, before=honest.story(at).before))
+    return list(derive_operators(one.build, one.job, at, before=honest._story(at).before))
 
 
 def check_evidence(verdict: potl.Verdict, one: Case, path: Path) -> None:
@@ -186,7 +186,7 @@ def test_who_answers_with_something_else_loses(mlp: Case, tmp_path: Path) -> Non
     def lying(**changes: Any) -> potl.Party:
         party = Liar(false, job=mlp.job, task=mlp.build, key=mlp.key, at=at, operator=product)
         for name, change in changes.items():
-            setattr(party, name, change)
+            setattr(party, f"_{name}", change)
         return party
 
     def fails(now: Any) -> Any:
@@ -204,8 +204,10 @@ def test_who_answers_with_something_else_loses(mlp: Case, tmp_path: Path) -> Non
         verdict = against(lying(answer=lambda now, text=text: text))
         assert verdict.winner == "auditor" and verdict.why in ("opening", "garbage"), text
     silly = mlp.auditor()
-    silly.answer = lambda now: b"{}"  # type: ignore[method-assign]
-    verdict = potl.dispute(trainer=lying(answer=silly.answer), auditor=silly, referee=mlp.referee())
+    silly._answer = lambda now: b"{}"  # type: ignore[method-assign]
+    verdict = potl.dispute(
+        trainer=lying(answer=silly._answer), auditor=silly, referee=mlp.referee()
+    )
     assert verdict.why == "referee" and not verdict.trainer_wrong and not verdict.auditor_wrong
     other = lying()
     verdict = against(lying(opening=lambda now: _core.DisputeOpening(b"other", [])))
@@ -215,7 +217,7 @@ def test_who_answers_with_something_else_loses(mlp: Case, tmp_path: Path) -> Non
 
     def repeated(now: Any) -> bytes:
         if answers["state"] is None:
-            answers["state"] = other.answer(now)
+            answers["state"] = other._answer(now)
         return answers["state"]  # type: ignore[return-value]
 
     verdict = against(lying(answer=repeated))
@@ -258,7 +260,7 @@ def test_answers_that_are_well_formed_and_false_lose(
     operators = operators_of(mlp, at)
     product = max(i for i, one in enumerate(operators) if "mm" in one.name)
     party = Liar(false, job=mlp.job, task=mlp.build, key=mlp.key, at=at, operator=product)
-    true = party.answer
+    true = party._answer
 
     def answer(now: Any) -> bytes:
         document = json.loads(true(now))
@@ -266,7 +268,7 @@ def test_answers_that_are_well_formed_and_false_lose(
             change(document)
         return _core.canonical_json(document)
 
-    party.answer = answer  # type: ignore[method-assign]
+    party._answer = answer  # type: ignore[method-assign]
     verdict = potl.dispute(trainer=party, auditor=mlp.auditor(), referee=mlp.referee())
     assert (verdict.winner, verdict.why, verdict.step) == ("auditor", "opening", at)
 
@@ -368,11 +370,11 @@ def test_keys_that_nothing_vouches_for_are_named(mlp: Case, tmp_path: Path) -> N
         raise MemoryError
 
     silent = mlp.party(false, key=stranger)
-    silent.claim = fails  # type: ignore[method-assign]
+    silent._claim = fails  # type: ignore[method-assign]
     with pytest.raises(potl.MismatchError, match="pins another key of the trainer"):
         potl.dispute(trainer=silent, auditor=mlp.auditor(), referee=mlp.referee())
     silent = mlp.party(false_run(mlp.build, mlp.job, 9, tmp_path / "own", mlp.key), key=mlp.key)
-    silent.claim = fails  # type: ignore[method-assign]
+    silent._claim = fails  # type: ignore[method-assign]
     referee = mlp.referee()
     verdict = potl.dispute(trainer=silent, auditor=mlp.auditor(), referee=referee)
     assert verdict.why == "referee" and verdict.unknown_keys == ()

@@ -310,7 +310,7 @@ def test_a_trainer_that_does_not_show_its_log_loses(
     change: Callable[[dict[str, Any]], None], case: Case, tmp_path: Path
 ) -> None:
     trainer = case.liar(tmp_path / "false", case.key, PRODUCT)
-    true = trainer.answer
+    true = trainer._answer
 
     def answer(now: Any) -> bytes:
         document = json.loads(true(now))
@@ -318,7 +318,7 @@ def test_a_trainer_that_does_not_show_its_log_loses(
             change(document["rounding"])
         return _core.canonical_json(document)
 
-    trainer.answer = answer  # type: ignore[method-assign]
+    trainer._answer = answer  # type: ignore[method-assign]
     verdict = case.dispute(trainer, case.audit(tmp_path / "false", tmp_path / "log"))
     assert (verdict.winner, verdict.why, verdict.step) == ("auditor", "opening", AT)
 
@@ -387,7 +387,7 @@ def test_lies_in_nets_are_found(name: str, tmp_path: Path) -> None:
         potl.dispute(trainer=one.honest(), auditor=one.auditor(), referee=one.referee()).why
         == "agreement"
     )
-    before = one.honest().story(at).before
+    before = one.honest()._story(at).before
     operators = list(derive_operators(build, one.job, at, before=before))
     products = sum(map(multiply_adds, operators))
     lies = {}

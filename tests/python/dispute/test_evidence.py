@@ -119,8 +119,8 @@ class Forger(potl.Referee):
 
     change: Callable[[Any], Any]
 
-    def decide(self, now: Any) -> Any:
-        return self.change(super().decide(now))
+    def _decide(self, now: Any) -> Any:
+        return self.change(super()._decide(now))
 
 
 def forged(case: Case, change: Callable[[Any], Any]) -> Forger:
@@ -557,7 +557,7 @@ def test_a_step_with_another_number_of_operators_is_another_program(
     more: float, marks: Callable[[bytes], Any], named: int, case: Case
 ) -> None:
     party = case.liar(PRODUCT)
-    true = party.answer
+    true = party._answer
     count = 0
 
     def answer(now: Any) -> bytes:
@@ -570,7 +570,7 @@ def test_a_step_with_another_number_of_operators_is_another_program(
             document["marks"] = _answers.as_text(told) if isinstance(told, bytes) else told
         return _core.canonical_json(document)
 
-    party.answer = answer  # type: ignore[method-assign]
+    party._answer = answer  # type: ignore[method-assign]
     verdict = case.against(party)
     assert (verdict.winner, verdict.why) == ("auditor", "structure")
     assert verdict.operator is not None
@@ -599,7 +599,7 @@ def test_a_step_that_ends_in_another_state_than_was_claimed_is_another_program(c
     """Whoever shows the true step for a false state has nothing in it that differs."""
     party = case.liar(None)
     true = potl.Party(case.false, job=case.job, task=short, key=case.key)
-    party.story = lambda step: true.story(step)  # type: ignore[method-assign]
+    party._story = lambda step: true._story(step)  # type: ignore[method-assign]
     verdict = case.against(party)
     assert (verdict.winner, verdict.why) == ("auditor", "structure")
     assert verdict.operator is not None

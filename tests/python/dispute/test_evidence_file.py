@@ -43,9 +43,9 @@ def test_where_evidence_finds_no_place_is_known_before_the_dispute(
         assert _cli.run(given) == 2
         assert why in capsys.readouterr().err
     assert job.read_text() == "agreed"
-    DisputeEvidence.require_place(tmp_path / "evidence.json")
+    DisputeEvidence._require_place(tmp_path / "evidence.json")
     evidence.write(tmp_path / "evidence.json")
-    DisputeEvidence.require_place(tmp_path / "evidence.json")  # of the dispute that goes on
+    DisputeEvidence._require_place(tmp_path / "evidence.json")  # of the dispute that goes on
 
 
 @pytest.mark.parametrize("held", [b'{"format":"potl-job-v1"}', b"a note\nof\nmine", b"\n", b"{}"])

@@ -220,7 +220,7 @@ class Consistent(Liar):
     """Lies about one element of a result, and about the parts of its sum so that they make it."""
 
     def lie(self, operator: int, result: int, number: int | None) -> LongSum:
-        true = potl.Party.story(self, self._at)
+        true = potl.Party._story(self, self._at)
         self._operator = None
         story = self._lie  # ends in the claimed state
         one = true.operators[operator]
@@ -276,7 +276,7 @@ class Consistent(Liar):
 
 def places(one: Case, at: int) -> list[tuple[int, int]]:
     """Operators and results that have long sums in a net."""
-    story = one.honest().story(at)
+    story = one.honest()._story(at)
     found: dict[tuple[str, int], tuple[int, int]] = {}
     for index, operator in enumerate(story.operators[:-1]):
         for result, outline in enumerate(operator.results):
@@ -296,7 +296,7 @@ def test_who_lies_about_a_long_sum_is_convicted(
 ) -> None:
     one, at = request.getfixturevalue(name), 2
     false = false_run(one.build, one.job, at, tmp_path / "false", one.key)
-    operators = one.honest().story(at).operators
+    operators = one.honest()._story(at).operators
     found = places(one, at)
     names = {operators[index].name for index, _ in found}
     assert {"aten.convolution_backward.default", "aten.native_batch_norm.default"} <= names
@@ -335,7 +335,7 @@ def test_parts_that_are_none_lose(wide_case: Case, tmp_path: Path) -> None:
         liar.lie(index, result, 0)
         auditor = one.auditor()
         for party in (liar, auditor) if both else (liar,):
-            true = party.answer
+            true = party._answer
 
             def answer(now: Any, true: Any = true) -> bytes:
                 document = json.loads(true(now))
@@ -343,7 +343,7 @@ def test_parts_that_are_none_lose(wide_case: Case, tmp_path: Path) -> None:
                     change(document)
                 return _core.canonical_json(document)
 
-            party.answer = answer  # type: ignore[method-assign]
+            party._answer = answer  # type: ignore[method-assign]
         return potl.dispute(trainer=liar, auditor=auditor, referee=one.referee())
 
     for change in (

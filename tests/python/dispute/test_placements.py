@@ -111,7 +111,7 @@ class Told(potl.Party):
 
     told: Story
 
-    def story(self, step: int) -> Story:
+    def _story(self, step: int) -> Story:
         return self.told
 
 

@@ -61,7 +61,7 @@ class Upload:
 
     @property
     def submissions(self) -> int:
-        return len(potl.ExtraKey(self.key).known()["submissions"])
+        return len(potl.ExtraKey(self.key)._known()["submissions"])
 
 
 STARS = ("1", "2", "3", "4", "5")

@@ -245,7 +245,7 @@ def test_a_language_model_is_judged_by_its_losses(tmp_path: Path) -> None:
     text = draw.integers(0, 50, 300 * 65).reshape(300, 65)
     pairs = [(torch.tensor(row[:-1]), torch.tensor(row[1:])) for row in text]
     task = ExtraTask(key_of(tmp_path / "k"), like=pairs, submissions=2)
-    assert task.form.objective == "language"
+    assert task._form.objective == "language"
     mixed = task.mix(pairs)
     assert describe(mixed[0]) == describe(pairs[0])
     known = {tuple(x.tolist()): y for x, y in mixed}

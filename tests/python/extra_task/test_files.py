@@ -208,7 +208,7 @@ def test_a_key_is_not_used_up_by_a_command_that_cannot_write(tmp_path: Path) -> 
     words = ["extra-task", "mix", str(tmp_path / "a.npz"), str(tmp_path / "a.npz"), "--key",
              str(key)]  # fmt: skip
     assert _cli.run(words) == 2
-    assert potl.ExtraKey(key).known()["uses"] == []
+    assert potl.ExtraKey(key)._known()["uses"] == []
 
 
 def test_a_search_among_large_images_looks_at_some_of_their_values(

@@ -46,7 +46,7 @@ def test_images_of_any_channels_and_dtype(
     # A tensor of few rows and many last values could be either.
     told = axes if axes == "HWC" and channels > 4 else None
     task = ExtraTask(key_of(tmp_path / "k"), like=data, axes=told)
-    assert task.form.content.plain()["axes"] == axes
+    assert task._form.content.plain()["axes"] == axes
     mixed = task.mix(data)
     assert mixed.tensors[0].dtype == x.dtype
     assert mixed.tensors[0].shape == (500, *shape)
@@ -59,9 +59,9 @@ def test_images_of_any_channels_and_dtype(
 def test_arrays_of_many_channels_first(tmp_path: Path) -> None:
     x = DRAW.random((300, 12, 32, 30), dtype=np.float32)
     task = ExtraTask(key_of(tmp_path / "k"), like=(x, LABELS))
-    assert task.form.content.plain()["axes"] == "CHW"
+    assert task._form.content.plain()["axes"] == "CHW"
     own = ExtraTask(key_of(tmp_path / "l"), like=(x.reshape(300, 32, 30, 12), LABELS))
-    assert own.form.content.plain()["axes"] == "HWC"
+    assert own._form.content.plain()["axes"] == "HWC"
 
 
 def test_a_normalised_image_keeps_each_channels_own_range(tmp_path: Path) -> None:

@@ -211,4 +211,4 @@ def test_an_upload_that_is_not_finished_is_removed(
              str(key_of(tmp_path / "k"))]  # fmt: skip
     assert _cli.run(words) == 3
     assert not (tmp_path / "upload").exists()
-    assert ExtraKey(tmp_path / "k").known()["uses"] == []
+    assert ExtraKey(tmp_path / "k")._known()["uses"] == []

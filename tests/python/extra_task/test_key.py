@@ -122,13 +122,13 @@ def test_a_key_is_for_its_owner_and_never_replaced(tmp_path: Path) -> None:
     path = tmp_path / "extra.key"
     key = ExtraTask.keygen(path)
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    assert len(key.secret) == 32
-    assert path.read_text() == key.secret.hex() + "\n"
+    assert len(key._secret) == 32
+    assert path.read_text() == key._secret.hex() + "\n"
     with pytest.raises(potl.UsageError, match="not replaced"):
         ExtraTask.keygen(path)
     with pytest.raises(TypeError):
         pickle.dumps(key)
-    assert key.secret.hex() not in repr(key)
+    assert key._secret.hex() not in repr(key)
 
 
 def test_a_key_that_was_never_used_needs_data(tmp_path: Path) -> None:
@@ -148,7 +148,7 @@ def test_what_lies_beside_the_key_holds_no_secret_and_must_fit_it(tmp_path: Path
     task = task_of(tmp_path)
     task.mix(digits())
     beside = tmp_path / "extra.key.json"
-    assert task.key.secret.hex() not in beside.read_text()
+    assert task.key._secret.hex() not in beside.read_text()
     other = task_of(tmp_path, "other.key")
     other.mix(digits())
     (tmp_path / "other.key.json").write_text(beside.read_text())

@@ -74,8 +74,8 @@ def test_a_file_beside_the_key_without_labels_is_named(tmp_path: Path) -> None:
     data = (IMAGES, TENTHS)
     task = ExtraTask(key_of(tmp_path / "k"), like=data, classes=0)
     task.mix(data)
-    with task.key.changing() as known:
-        known["task"] = {**known["task"], "form": task.form.plain()}
+    with task.key._changing() as known:
+        known["task"] = {**known["task"], "form": task._form.plain()}
         del known["task"]["form"]["items"]["values"]
     old = ExtraTask(tmp_path / "k")
     assert len(old.inputs(old.questions()[:3])) == 3
@@ -118,9 +118,9 @@ def test_classes_are_the_labels_that_occur(tmp_path: Path, name: str, dtype: str
     assert mixed[1].dtype == np.dtype(dtype)
     assert set(found) == set(known.tolist())
     assert len(set(found.values())) == 1
-    assert [task.form.items.class_of((None, label)) for label in known] == [*range(len(known))]
-    again = ExtraTask(tmp_path / "k").form
-    assert list(again.labels) == known.tolist() == list(task.form.labels)
+    assert [task._form.items.class_of((None, label)) for label in known] == [*range(len(known))]
+    again = ExtraTask(tmp_path / "k")._form
+    assert list(again.labels) == known.tolist() == list(task._form.labels)
 
 
 @pytest.mark.parametrize("name", LABELLED)
@@ -253,7 +253,7 @@ def test_a_label_that_one_of_many_items_has_is_a_class(tmp_path: Path) -> None:
     labels = np.arange(120_000) % 3
     labels[min(set(range(120_000)) - set(_spread(120_000, 100_000)))] = 7
     task = ExtraTask(key_of(tmp_path / "k"), like=(SMALL, labels))
-    assert list(task.form.labels) == [0, 1, 2, 7]
+    assert list(task._form.labels) == [0, 1, 2, 7]
     data = Rows(labels)
     missed = ExtraTask(key_of(tmp_path / "l"), like=data)
     assert missed.planned.classes == 3

@@ -80,8 +80,8 @@ def test_items_keep_their_form(tmp_path: Path, kind: str) -> None:
     again = pickle.loads(pickle.dumps(mixed))
     assert len(again) == len(data) + 200
     raw = pickle.dumps(mixed)
-    assert task.key.secret not in raw
-    assert task.key.secret.hex().encode() not in raw
+    assert task.key._secret not in raw
+    assert task.key._secret.hex().encode() not in raw
 
 
 def test_token_ids_keep_their_padding_and_its_side(tmp_path: Path) -> None:
@@ -101,7 +101,7 @@ def test_token_ids_keep_their_padding_and_its_side(tmp_path: Path) -> None:
     assert (mixed[:, :10] == 0).all()
     assert (mixed[:, -1] >= 5).all()
     extra = task.inputs([("extra", 0)])[0]
-    assert (extra != 0).sum() == task.form.content.description()["length"]
+    assert (extra != 0).sum() == task._form.content.description()["length"]
 
 
 class Vision:
@@ -237,7 +237,7 @@ def test_a_mix_that_fails_does_not_use_the_key_up(tmp_path: Path) -> None:
     data.broken = True
     with pytest.raises(OSError, match="disk"):
         task.mix(data)
-    assert ExtraKey(tmp_path / "k").known()["uses"] == []
+    assert ExtraKey(tmp_path / "k")._known()["uses"] == []
     data.broken = False
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -252,7 +252,7 @@ def test_uploads_that_could_not_be_written_do_not_use_the_key_up(tmp_path: Path)
     beside = tmp_path / "extra.key.json"
 
     def failing(what: Any) -> None:
-        with pytest.raises(OSError, match="disk"), what.using():
+        with pytest.raises(OSError, match="disk"), what._using():
             what.uploads()
             assert json.loads(beside.read_text())["uses"]
             raise OSError("disk")
@@ -261,7 +261,7 @@ def test_uploads_that_could_not_be_written_do_not_use_the_key_up(tmp_path: Path)
     known = json.loads(beside.read_text())
     assert known["uses"] == []
     assert "task" not in known
-    with task.using():
+    with task._using():
         task.uploads()
     used = beside.read_text()
     with pytest.warns(UserWarning, match="used before"):
@@ -279,5 +279,5 @@ def test_a_command_that_fails_to_write_does_not_use_the_key_up(
     np.savez(data, x=images, y=np.arange(600) % 3, id=np.arange(600))
     words = ["extra-task", command, str(data), str(tmp_path / "out.npz"), "--key", str(key)]
     assert _cli.run([*words, "--json"]) == 2
-    assert ExtraKey(key).known()["uses"] == []
-    assert "task" not in ExtraKey(key).known()
+    assert ExtraKey(key)._known()["uses"] == []
+    assert "task" not in ExtraKey(key)._known()

@@ -121,7 +121,7 @@ def test_texts_in_csv_keep_columns_labels_and_quoting(tmp_path: Path) -> None:
             title = titles[number].split()
             writer.writerow([number % 4 + 1, " ".join(title[:8]) + ', "a"', bodies[number]])
     task, again = mixed(tmp_path / "in.csv", tmp_path / "out.csv", labels="1")
-    assert task.form.items.names == ["1", "2", "3", "4"]
+    assert task._form.items.names == ["1", "2", "3", "4"]
     with (tmp_path / "out.csv").open(newline="") as file:
         rows = list(csv.reader(file))
     with (tmp_path / "in.csv").open(newline="") as file:

@@ -112,7 +112,7 @@ def test_files_from_before_this_option_are_read_with_its_default(tmp_path: Path)
     task = task_of(tmp_path)
     task.mix(digits())
     key = ExtraKey(tmp_path / "extra.key")
-    with key.changing() as known:
+    with key._changing() as known:
         old = dict(known["task"])
         old["options"] = {k: v for k, v in old["options"].items() if k != "least_known"}
         known["task"] = old

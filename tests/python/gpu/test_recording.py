@@ -70,8 +70,8 @@ def test_a_device_finds_the_digest_of_a_capture(build: Build) -> None:
     with Session.open(on_device(build), seed=5) as session, session.active():
         for step, _, batch in session.batches(1, 3):
             session.run_step(step, batch)
-            assert session.digest_there() == session.capture(keep=True).digest()
-            assert session.digest_there() == session.capture().digest()
+            assert session._digest_there() == session.capture(keep=True).digest()
+            assert session._digest_there() == session.capture().digest()
 
 
 def test_what_lies_on_a_device_is_counted_though_it_is_copied() -> None:
@@ -85,7 +85,7 @@ def test_what_lies_on_a_device_is_counted_though_it_is_copied() -> None:
 def test_a_state_that_the_cpu_holds_is_left_to_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_training_state, "HASHING", frozenset({"cuda"}))
     with Session.open(tasks.plain, seed=5) as session:
-        assert session.digest_there() is None
+        assert session._digest_there() is None
 
 
 @pytest.mark.skipif(not GPU, reason="no CUDA device, or a torch without CUDA")
@@ -102,7 +102,7 @@ def test_a_state_of_which_the_cpu_holds_much_is_left_to_it() -> None:
         return tasks.task(Halved(8, 4).to("cuda"))
 
     with Session.open(build, seed=5) as session:
-        assert session.digest_there() is None
+        assert session._digest_there() is None
 
 
 def states(run: potl.Run) -> list[bytes]:

@@ -73,7 +73,7 @@ class Case:
         from potl._dispute._derive import derive_operators
 
         honest = potl.Party(run, job=job, task=build, key=trainer)
-        operators = derive_operators(build, job, AT, before=honest.story(AT).before)
+        operators = derive_operators(build, job, AT, before=honest._story(AT).before)
         operator = max(i for i, one in enumerate(operators) if "mm" in one.name)
         return Case(folder, operator, operators[operator].name)
 

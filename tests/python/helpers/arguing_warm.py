@@ -15,5 +15,5 @@ with tempfile.TemporaryDirectory() as folder:
     run = potl.record(arguing.build, Path(folder) / "run", job=job)
     run.commit()
     party = potl.Party(run, job=job, task=arguing.build)
-    party.story(1).content("operator/2/0")
+    party._story(1).content("operator/2/0")
     party.close()

@@ -125,13 +125,13 @@ class Liar(potl.Party):
         super().__init__(*args, **options)
         self._at, self._operator = at, operator
 
-    def story(self, step: int) -> Story:
+    def _story(self, step: int) -> Story:
         assert step == self._at, "the dispute is about another step"
         return self._lie
 
     @functools.cached_property
     def _lie(self) -> Story:
-        true = super().story(self._at)
+        true = super()._story(self._at)
         leaves = list(true.leaves)
         state = self._evidence.state_digest(self._at)
         leaves[-1] = leaves[-1][:-32] + _core.content_root(state)

@@ -430,7 +430,7 @@ def test_the_users_code_runs_with_its_own_generators_and_flags_are_restored():
     torch.manual_seed(5)
     with Session.open(tasks.dropout, seed=7) as session, session.active():
         run(session, 1, 1)
-        with session.user_code():
+        with session._user_code():
             session.task.model.eval()
             assert torch.equal(torch.rand(2), expected)
         assert session.task.model.training
@@ -474,7 +474,7 @@ def test_workers_give_the_same_training():
 def test_subset_loss_is_mean_and_deviation_over_samples():
     with Session.open(tasks.plain, seed=7) as session:
         ids = list(range(30))
-        mean, deviation = session.subset_loss(ids)
+        mean, deviation = session._subset_loss(ids)
         output = session.task.model(tasks.X[:30])
         losses = nn.functional.cross_entropy(output, tasks.Y[:30], reduction="none").double()
     assert mean == pytest.approx(float(losses.mean().detach()), rel=1e-6)
@@ -486,7 +486,7 @@ def test_subset_loss_is_mean_and_deviation_over_samples():
 
 def perturbed(index, build=tasks.plain):
     with Session.open(build, seed=7) as session:
-        with session.perturb(index) as other:
+        with session._perturb(index) as other:
             assert other or index == 2
             run(session, 1, 8)
         return session.capture()
@@ -563,7 +563,7 @@ def test_what_exact_arithmetic_refuses_of_an_optimizer_shows_noise_all_the_same(
 def test_noise_ends_with_its_context():
     with Session.open(tasks.plain, seed=7) as session:
         start, threads = session.capture(), torch.get_num_threads()
-        with session.perturb(2):
+        with session._perturb(2):
             run(session, 1, 2)
         assert torch.get_num_threads() == threads
         session.restore(start)
@@ -577,7 +577,7 @@ def test_a_recomputed_loss_can_be_perturbed_too():
         ids = session.sample_ids(1)
         losses = {session.loss_at(1, ids)}
         for index in range(4):
-            with session.perturb(index):
+            with session._perturb(index):
                 losses.add(session.loss_at(1, ids))
         assert len(losses) > 1 and max(losses) - min(losses) < 1e-5
         assert first_difference(before.tree(), session.capture().tree()) is None

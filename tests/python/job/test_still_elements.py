@@ -46,7 +46,7 @@ def task(make=torch.optim.Adam, *, sparse: bool = False, **options: object) -> T
 
 def masks(build, steps: int = 3) -> dict[str, torch.Tensor]:
     with Session.open(build, seed=5) as session:
-        watch = session.watch_still()
+        watch = session._watch_still()
         for step, _, batch in session.batches(1, steps):
             session.run_step(step, batch)
         return {
@@ -127,7 +127,7 @@ def test_what_an_optimizer_computes_by_a_closure_is_never_still() -> None:
 
 def test_a_watch_forgets_and_lets_go() -> None:
     with Session.open(task, seed=5) as session:
-        watch = session.watch_still()
+        watch = session._watch_still()
         _, _, batch = next(session.batches(1, 1))
         session.run_step(1, batch)
         watch.reset()

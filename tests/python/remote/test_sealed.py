@@ -65,7 +65,7 @@ def changed(change: Callable[[bytes], bytes], path: str) -> Callable[[str, bytes
 def brought(url: str, key: Path | None, name: str, size: int, offset: int = 0) -> bytes:
     """Bytes of a file of the run."""
     parts: list[bytes] = []
-    source = potl.Remote(url, key=key).source(None)
+    source = potl.Remote(url, key=key)._source(None)
     try:
         source.read(name, offset, size, parts.append)
     finally:
@@ -122,7 +122,7 @@ def test_a_transfer_that_breaks_goes_on_where_it_broke(
         # What came in whole frames does not come again, unless all was asked for.
         assert len(lengths) == 2 and lengths[1] <= 2 * FRAME
         lengths.clear()
-        source = potl.Remote(proxy.url, key=key).served()
+        source = potl.Remote(proxy.url, key=key)._served()
         assert source.get(AT, limit=len(whole)) == whole
         source.close()
 
@@ -176,7 +176,7 @@ def test_an_answer_that_was_cut_and_relabelled_is_none(
     with proxied(sealed_url, change) as proxy:
         with pytest.raises(potl.StorageError, match="more or fewer"):
             brought(proxy.url, key, LARGE, whole)
-        source = potl.Remote(proxy.url, key=key).served()
+        source = potl.Remote(proxy.url, key=key)._served()
         with pytest.raises(potl.StorageError, match="not encrypted for this request"):
             source.get(AT, limit=size)
         source.close()

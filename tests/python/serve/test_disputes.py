@@ -451,7 +451,7 @@ class Anew:
     def __init__(self, case: Case) -> None:
         self.case, self.answers = case, [{"lines": 3, "message": None}]
 
-    def served(self) -> Any:
+    def _served(self) -> Any:
         return self
 
     def require_job(self, job: str) -> None:

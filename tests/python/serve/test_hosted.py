@@ -180,7 +180,7 @@ class Leaving:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._party, name)
 
-    def claim(self, now: object) -> Any:
+    def _claim(self, now: object) -> Any:
         raise potl.StorageError("the disk is gone", "")
 
 
@@ -406,7 +406,7 @@ def test_the_listening_command_ends(
     def ended(application: Any, *, ready: Callable[[str], None], **options: Any) -> None:
         def end(url: str) -> None:
             ready(url)
-            assert potl.Remote(url).served().get(REFEREE, limit=1000)
+            assert potl.Remote(url)._served().get(REFEREE, limit=1000)
             os.kill(os.getpid(), signal.SIGTERM)
 
         run_server(

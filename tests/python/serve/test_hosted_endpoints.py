@@ -357,7 +357,7 @@ def test_what_has_come_in_time_is_in_time_when_it_is_read(within: Callable[..., 
 def test_work_of_the_referee_blocks_nobody_and_has_no_deadline(
     within: Callable[..., None], case: Case, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    goes_on, begun, decide = threading.Event(), threading.Event(), potl.Referee.decide
+    goes_on, begun, decide = threading.Event(), threading.Event(), potl.Referee._decide
     clock = StillClock()
 
     def slow(self: potl.Referee, now: Any) -> Any:
@@ -365,7 +365,7 @@ def test_work_of_the_referee_blocks_nobody_and_has_no_deadline(
         assert goes_on.wait(60)
         return decide(self, now)
 
-    monkeypatch.setattr(potl.Referee, "decide", slow)
+    monkeypatch.setattr(potl.Referee, "_decide", slow)
 
     async def test(room: Room) -> None:
         name = await room.both()
@@ -395,7 +395,7 @@ def test_a_decision_that_fails_convicts_nobody(
     def broken(self: potl.Referee, now: Any) -> Any:
         return _core.DisputeNext("operators", 0)
 
-    monkeypatch.setattr(potl.Referee, "decide", broken)
+    monkeypatch.setattr(potl.Referee, "_decide", broken)
 
     async def test(room: Room) -> None:
         name = await room.both()

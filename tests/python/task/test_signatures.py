@@ -176,7 +176,7 @@ def test_one_loss_where_each_sample_has_its_own_is_refused() -> None:
         Session.open(lambda: task(Ignoring), seed=1, arithmetic="stock") as session,
         pytest.raises(potl.UsageError, match="gave 1 losses of 4 samples") as raised,
     ):
-        session.subset_loss([0, 1, 2, 3])
+        session._subset_loss([0, 1, 2, 3])
     assert "one loss per sample" in raised.value.remedy
 
 

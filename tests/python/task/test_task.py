@@ -175,7 +175,7 @@ def test_a_batch_of_another_form_asks_for_an_own_compute_loss():
         session.run_step(1, session.sample_ids(1))
     with Session.open(lambda: build(Own), seed=1) as session:
         assert session.run_step(1, session.sample_ids(1)).loss > 0
-        assert session.subset_loss(range(12))[1] > 0
+        assert session._subset_loss(range(12))[1] > 0
 
 
 def test_models_with_several_inputs_get_all_but_the_last():
@@ -199,7 +199,7 @@ def test_a_loss_without_reduction_cannot_be_taken_per_sample():
         return tasks.task(tasks.mlp(), loss=lambda output, target: F.cross_entropy(output, target))
 
     with Session.open(build, seed=1) as session, pytest.raises(UsageError, match="no argument"):
-        session.subset_loss([0, 1])
+        session._subset_loss([0, 1])
 
 
 def test_a_task_works_without_potl_around_it():
