@@ -6,6 +6,7 @@ report.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any  # Any: a caller's buffers, and trees of states
 
 from ._core_arithmetic import *
@@ -120,19 +121,15 @@ class Tensor:
         count stays, a capture compares a part with the copy of an earlier one instead of copying.
         """
 
+@dataclass(frozen=True, init=False)
 class TensorView:
     """A tensor inside a State. `data` is a read-only memoryview that keeps the state alive."""
 
-    @property
-    def dtype(self) -> str: ...
-    @property
-    def shape(self) -> tuple[int, ...]: ...
-    @property
-    def memory_format(self) -> str: ...
-    @property
-    def path(self) -> str: ...
-    @property
-    def data(self) -> memoryview: ...
+    dtype: str
+    shape: tuple[int, ...]
+    memory_format: str
+    path: str
+    data: memoryview
 
 class Alias:
     """A tensor that shares the memory of the tensor at `path`."""
@@ -393,17 +390,15 @@ def prune_plan(directory: str, *, max_bytes: int, archive: bool = False) -> Prun
 
 # ---------------------------------------------------------------------------- evidence
 
+@dataclass(frozen=True, init=False)
 class Violation:
     """What a recorded state has that no honest one does. str() gives path and reason."""
 
-    @property
-    def rule(self) -> str: ...
+    rule: str
+    reason: str
     @property
     def path(self) -> str:
         """Of the value, keys joined by "/"."""
-
-    @property
-    def reason(self) -> str: ...
 
 def unlawful(state: State, laws: object) -> Violation | None: ...
 def copies_of(states: Sequence[State], places: Sequence[Sequence[str]]) -> dict[str, list[str]]:

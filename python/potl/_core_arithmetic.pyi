@@ -4,6 +4,7 @@ logs. No module of its own: everything here is in potl._core.
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from ._core_documents import DecodedLog, StepAudit, StepLog, Threshold, WatchedElement
@@ -174,9 +175,12 @@ class FreivaldsResult:
     def compared(self) -> int:
         """Residuals, over all rows and vectors."""
 
+@dataclass(frozen=True, init=False)
 class SegmentResult:
     """What a check of a whole segment found (checks/freivalds_segment.hpp)."""
 
+    weights: FreivaldsResult
+    columns: int
     @property
     def holds(self) -> bool:
         """Whether all three do."""
@@ -185,8 +189,6 @@ class SegmentResult:
     def rejected(self) -> bool:
         """Whether one of the three is."""
 
-    @property
-    def weights(self) -> FreivaldsResult: ...
     @property
     def first(self) -> FreivaldsResult:
         """Of the momentum buffer, or the first moment."""
@@ -198,9 +200,6 @@ class SegmentResult:
     @property
     def sampled(self) -> int:
         """Columns that were computed again, of `columns`."""
-
-    @property
-    def columns(self) -> int: ...
 
 def freivalds(
     a: Matrix,

@@ -2,6 +2,7 @@
 """Types of potl._core: the registry, requests, measurements, findings, the replayer, the report."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, Literal, Protocol, TypeAlias
 
 from ._core import Evidence, State
@@ -118,31 +119,19 @@ class Request(Protocol):
     def place(self) -> str: ...
     def key(self) -> str: ...
 
+@dataclass(kw_only=True)
 class SegmentRequest:
     """Restore the state at `start`, run the agreed steps to `end`, compare."""
 
-    start: int
-    end: int
-    why: str
-    branch: int
-    start_branch: int
-    superseded: bool
-    noise_repeats: int
-    noise_if_equal: bool
-    rough_repeats: int
-    def __init__(
-        self,
-        *,
-        start: int = 0,
-        end: int = 0,
-        why: str = "",
-        branch: int = 0,
-        start_branch: int = 0,
-        superseded: bool = False,
-        noise_repeats: int = 0,
-        noise_if_equal: bool = False,
-        rough_repeats: int = 0,
-    ) -> None: ...
+    start: int = 0
+    end: int = 0
+    why: str = ""
+    branch: int = 0
+    start_branch: int = 0
+    superseded: bool = False
+    noise_repeats: int = 0
+    noise_if_equal: bool = False
+    rough_repeats: int = 0
     @property
     def kind(self) -> str: ...
     @property
@@ -152,13 +141,13 @@ class SegmentRequest:
     def place(self) -> str: ...
     def key(self) -> str: ...
 
+@dataclass(kw_only=True)
 class LossRequest:
     """Recompute the loss of a step's recorded batch."""
 
-    step: int
-    noise_repeats: int
-    loss_floor: float
-    def __init__(self, *, step: int = 0, noise_repeats: int = 0, loss_floor: float = 0) -> None: ...
+    step: int = 0
+    noise_repeats: int = 0
+    loss_floor: float = 0
     @property
     def kind(self) -> str: ...
     @property
@@ -168,12 +157,12 @@ class LossRequest:
     def place(self) -> str: ...
     def key(self) -> str: ...
 
+@dataclass(kw_only=True)
 class SubsetLossRequest:
     """The mean loss over these samples at the weights of `step`."""
 
-    step: int
-    sample_ids: list[int]
-    def __init__(self, *, step: int = 0, sample_ids: Sequence[int] = ()) -> None: ...
+    step: int = 0
+    sample_ids: list[int] = ...
     @property
     def kind(self) -> str: ...
     @property
@@ -183,38 +172,26 @@ class SubsetLossRequest:
     def place(self) -> str: ...
     def key(self) -> str: ...
 
+@dataclass(kw_only=True)
 class RoundingRejection:
     """What the auditor of a step's rounding log rejected; the proof is base64."""
 
-    step: int
-    fault: str
-    message: str
-    proof: str
-    def __init__(
-        self, *, step: int = 0, fault: str = "", message: str = "", proof: str = ""
-    ) -> None: ...
+    step: int = 0
+    fault: str = ""
+    message: str = ""
+    proof: str = ""
 
+@dataclass(kw_only=True)
 class RoundingSummary:
     """What the auditor of a segment's rounding logs saw, added up."""
 
-    values: int
-    entries: int
-    corrections: int
-    rejected: int
-    moved_l2: float
-    reachable_l2: float
-    rejections: list[RoundingRejection]
-    def __init__(
-        self,
-        *,
-        values: int = 0,
-        entries: int = 0,
-        corrections: int = 0,
-        rejected: int = 0,
-        moved_l2: float = 0.0,
-        reachable_l2: float = 0.0,
-        rejections: Sequence[RoundingRejection] = (),
-    ) -> None: ...
+    values: int = 0
+    entries: int = 0
+    corrections: int = 0
+    rejected: int = 0
+    moved_l2: float = 0.0
+    reachable_l2: float = 0.0
+    rejections: list[RoundingRejection] = ...
     def add(self, audit: StepAudit) -> None:
         """What an auditor found in one more step. The first rejections are listed."""
 
@@ -289,9 +266,17 @@ class SubsetLossMeasurement:
     @property
     def spent(self) -> float: ...
 
+@dataclass(frozen=True, init=False)
 class Measurement:
     """What a request of Python's was answered with, as `value`."""
 
+    request: Any
+    status: Status
+    message: str
+    not_finite: str
+    value: Any
+    seconds: float
+    spent: float
     def __init__(
         self,
         request: object,
@@ -302,20 +287,6 @@ class Measurement:
         not_finite: str = "",
         seconds: float = 0.0,
     ) -> None: ...
-    @property
-    def request(self) -> Any: ...
-    @property
-    def status(self) -> Status: ...
-    @property
-    def message(self) -> str: ...
-    @property
-    def not_finite(self) -> str: ...
-    @property
-    def value(self) -> Any: ...
-    @property
-    def seconds(self) -> float: ...
-    @property
-    def spent(self) -> float: ...
 
 def unanswered(request: Request, message: str) -> AnyMeasurement:
     """A measurement that says that the verifier could not answer, and why."""

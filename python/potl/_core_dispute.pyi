@@ -7,6 +7,7 @@ no newline.
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from ._core import Job, PublicKey, ReadableBuffer, SigningKey, State
@@ -88,9 +89,14 @@ def verify_work_note(
     MissingError, MismatchError: the key did not sign these codes.
     """
 
+@dataclass(frozen=True, init=False)
 class DisputeNext:
     """The next bisection, inside what both opened: inner_bisection."""
 
+    kind: DisputeLevel
+    size: int
+    subject: int
+    claimed: tuple[bytes, bytes]
     def __init__(
         self,
         kind: DisputeLevel,
@@ -101,17 +107,8 @@ class DisputeNext:
         claimed: tuple[bytes, bytes] | None = None,
     ) -> None: ...
     @property
-    def kind(self) -> DisputeLevel: ...
-    @property
-    def size(self) -> int: ...
-    @property
-    def subject(self) -> int: ...
-    @property
     def length(self) -> int:
         """Of chunks: the bytes of the result."""
-
-    @property
-    def claimed(self) -> tuple[bytes, bytes]: ...
 
 class DisputeQuestion:
     """What the referee asks both for."""
@@ -122,9 +119,14 @@ class DisputeQuestion:
     @property
     def max_bytes(self) -> int: ...
 
+@dataclass(frozen=True, init=False)
 class DisputeRuling:
     """The end, as far as the referee decides it."""
 
+    why: DisputeRulingReason
+    trainer_wrong: bool
+    auditor_wrong: bool
+    evidence: bytes
     def __init__(
         self,
         why: DisputeRulingReason,
@@ -133,14 +135,6 @@ class DisputeRuling:
         auditor_wrong: bool = False,
         evidence: bytes = b"",
     ) -> None: ...
-    @property
-    def why(self) -> DisputeRulingReason: ...
-    @property
-    def trainer_wrong(self) -> bool: ...
-    @property
-    def auditor_wrong(self) -> bool: ...
-    @property
-    def evidence(self) -> bytes: ...
 
 DisputeDecision: TypeAlias = DisputeNext | DisputeQuestion | DisputeRuling
 
@@ -156,14 +150,13 @@ class DisputeClaim:
         proof: Iterable[bytes] = (),
     ) -> None: ...
 
+@dataclass(frozen=True, init=False)
 class DisputeOpening:
     """A leaf, and its inclusion proof in the tree that ends with it."""
 
+    leaf: bytes
+    proof: list[bytes]
     def __init__(self, leaf: bytes, proof: Iterable[bytes]) -> None: ...
-    @property
-    def leaf(self) -> bytes: ...
-    @property
-    def proof(self) -> list[bytes]: ...
 
 class DisputeVerdict:
     """Who lost, and why."""
@@ -197,23 +190,17 @@ class DisputeSetting:
         self, job: Job, *, trainer: PublicKey, auditor: PublicKey, referee: PublicKey
     ) -> None: ...
 
+@dataclass(frozen=True, init=False)
 class DisputeBisection:
     """The parties agree at `low` and differ at `high`."""
 
-    @property
-    def kind(self) -> DisputeLevel: ...
-    @property
-    def size(self) -> int: ...
-    @property
-    def low(self) -> int: ...
-    @property
-    def high(self) -> int: ...
-    @property
-    def agreed(self) -> bytes: ...
-    @property
-    def claimed(self) -> tuple[bytes, bytes]: ...
-    @property
-    def asked(self) -> bool: ...
+    kind: DisputeLevel
+    size: int
+    low: int
+    high: int
+    agreed: bytes
+    claimed: tuple[bytes, bytes]
+    asked: bool
 
 class DisputeTurn:
     """What a party is expected to do."""

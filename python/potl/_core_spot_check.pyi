@@ -4,6 +4,7 @@ potl._core.
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from ._core import Job
@@ -65,35 +66,22 @@ class SpotCheckDoor:
     def next(self, seconds: float) -> SpotCheckSocket:
         """StorageError: nobody came with the key."""
 
+@dataclass(frozen=True, init=False)
 class SpotCheckSession:
     """What came of a session: spot_check_result."""
 
-    @property
-    def end(
-        self,
-    ) -> Literal["finished", "paused", "caught", "doubtful", "diverged", "refused", "lost"]: ...
-    @property
-    def reason(self) -> str: ...
-    @property
-    def tensor(self) -> str: ...
-    @property
-    def step(self) -> int: ...
-    @property
-    def first_step(self) -> int: ...
-    @property
-    def final_step(self) -> int: ...
-    @property
-    def checked(self) -> int: ...
-    @property
-    def largest(self) -> float: ...
-    @property
-    def seconds(self) -> float: ...
-    @property
-    def check_seconds(self) -> float: ...
-    @property
-    def losses(self) -> list[float]: ...
-    @property
-    def norms(self) -> list[float]: ...
+    end: Literal["finished", "paused", "caught", "doubtful", "diverged", "refused", "lost"]
+    reason: str
+    tensor: str
+    step: int
+    first_step: int
+    final_step: int
+    checked: int
+    largest: float
+    seconds: float
+    check_seconds: float
+    losses: list[float]
+    norms: list[float]
 
 SPOT_CHECK_WAYS: int  # of computing otherwise, which a check tries before it accuses
 
