@@ -72,24 +72,7 @@ class Prover:
         ...         print(step.number, step.loss)
         >>> commitment = prover.run.commit()  # doctest: +SKIP
 
-    Args:
-        build: Makes the task; called with all randomness under the job's seed.
-        run: The run directory. A new or empty one starts; an interrupted run of the same job goes
-            on.
-        job: What was agreed: a `potl.Job` or its file. Without one, `seed` and `checkpoint_every`
-            make one.
-        key: PEM file of the signing key, created when there is none; None keeps a key in the run
-            directory.
-        seed: Seed of a job made here.
-        checkpoint_every: Steps between stored states of a job made here, or "epoch".
-        check_job: False records a task that differs from the job. For tests: no verifier accepts
-            the run.
-
-    Raises:
-        JobMismatch: The task does not match the job; the message names each difference. Or this
-            machine ends one of the first steps in another state than the job says.
-        UsageError: The directory holds something else; a closed run; arguments that contradict each
-            other.
+    Arguments and errors are those of `record`.
     """
 
     @renamed(path="run")
