@@ -34,7 +34,8 @@ result<public_key> public_key::from_pem(std::string_view pem) {
                            for_signatures);
   }
   if (detail::read_private_pem(pem, detail::ed25519)) {
-    return detail::bad_pem("a public key, but a secret one", "name its other half, a file *.pub");
+    return detail::bad_pem("a public key, but a secret one",
+                           "name its other half, the *.pub that `potl keygen` wrote");
   }
   return detail::bad_pem("an Ed25519 public key in PEM form",
                          "`potl keygen` writes one, named *.pub; in C++ public_key::to_pem()");
@@ -95,7 +96,8 @@ result<signing_key> signing_key::from_pem(std::string_view pem) {
     return detail::bad_pem("a key that signs, but one for encryption", for_signatures);
   }
   if (detail::read_public_pem(pem, detail::ed25519)) {
-    return detail::bad_pem("a secret key, but a public one", "name its other half, a file *.pem");
+    return detail::bad_pem("a secret key, but a public one",
+                           "name its other half, the *.pem that `potl keygen` wrote");
   }
   return detail::bad_pem("an unencrypted Ed25519 secret key in PEM form",
                          "`potl keygen` writes one, named *.pem; in C++ signing_key::to_pem()");

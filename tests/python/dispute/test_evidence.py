@@ -581,7 +581,7 @@ def test_a_step_with_another_number_of_operators_is_another_program(
 def test_marks_that_find_no_room_are_left_out(case: Case) -> None:
     party = case.liar(PRODUCT)
     asked: list[Any] = []
-    true = party._answer
+    true = party._whole_answer
 
     def answer(now: Any) -> bytes:
         asked.append(json.loads(true(now)))
@@ -589,7 +589,7 @@ def test_marks_that_find_no_room_are_left_out(case: Case) -> None:
             return true(now)
         return _core.canonical_json({**asked[-1], "marks": "x" * now.asked.max_bytes})
 
-    party._answer = answer  # type: ignore[method-assign]
+    party._whole_answer = answer  # type: ignore[method-assign]
     verdict = case.against(party)
     assert "marks" in asked[0]
     assert (verdict.winner, verdict.why) == ("auditor", "value")
