@@ -1,16 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pooling: averages, and gradients of both kinds. Maxima are stock kernels: they select.
+// Pooling: averages, and gradients of both kinds. Maxima select, as the stock kernels do.
+#include <algorithm>
 #include <array>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/max_pool2d_with_indices.h>
 #include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
 
 #include <potl/numeric/detail/accumulation.hpp>
+#include <potl/numeric/detail/maxima.hpp>
 #include <potl/numeric/detail/pooling.hpp>
 
 #include "device.hpp"
@@ -210,6 +214,67 @@ at::Tensor adaptive_avg_pool_backward(const at::Tensor& gradient, const at::Tens
                gradient.sizes().slice(static_cast<std::size_t>(gradient.dim() - Dims))));
 }
 
+/// The windows of max_pool2d along one dimension; none where torch refuses or needs to judge.
+std::vector<numeric::max_window> maximum_windows(std::int64_t inputs, std::int64_t kernel,
+                                                 std::int64_t stride, std::int64_t padding,
+                                                 std::int64_t dilation, bool ceil_mode) {
+  constexpr std::int64_t most = 1 << 15;
+  for (const std::int64_t size : {inputs, kernel, stride, padding + 1, dilation}) {
+    if (size < 1 || size > most) return {};
+  }
+  const std::int64_t reach = dilation * (kernel - 1) + 1;
+  const std::int64_t room = inputs + 2 * padding - reach;
+  if (room < 0 || 2 * padding > kernel) return {};
+  std::int64_t outputs = (room + (ceil_mode ? stride - 1 : 0)) / stride + 1;
+  if (ceil_mode && (outputs - 1) * stride >= inputs + padding) --outputs;
+  std::vector<numeric::max_window> out;
+  for (std::int64_t j = 0; j < outputs; ++j) {
+    std::int64_t begin = j * stride - padding;
+    const std::int64_t end = std::min(begin + reach, inputs);
+    if (begin < 0) begin += (dilation - 1 - begin) / dilation * dilation;
+    if (begin >= end) return {};
+    out.push_back({begin, end, dilation});
+  }
+  return out;
+}
+
+std::tuple<at::Tensor, at::Tensor> max_pool2d(keys_t keys, const at::Tensor& x,
+                                              c10::IntArrayRef kernel, c10::IntArrayRef stride,
+                                              c10::IntArrayRef padding, c10::IntArrayRef dilation,
+                                              bool ceil_mode) {
+  constexpr std::size_t most_places = 1 << 20;  // of a table that all planes share
+  const auto fits = [](c10::IntArrayRef one) { return one.size() == 1 || one.size() == 2; };
+  numeric::max_windows of;
+  if (x.device().is_cpu() && x.scalar_type() == at::kFloat && x.dim() >= 3 && x.dim() <= 4 &&
+      x.is_contiguous() && x.suggest_memory_format() == at::MemoryFormat::Contiguous &&
+      fits(kernel) && (stride.empty() || fits(stride)) && fits(padding) && fits(dilation)) {
+    of.planes = product(x.sizes(), 0, x.dim() - 2);
+    of.height = x.size(-2);
+    of.width = x.size(-1);
+    const auto along = [&](std::int64_t axis, std::int64_t inputs) {
+      return maximum_windows(inputs, at_or_only(kernel, axis),
+                             at_or_only(stride.empty() ? kernel : stride, axis),
+                             at_or_only(padding, axis), at_or_only(dilation, axis), ceil_mode);
+    };
+    of.rows = along(0, of.height);
+    of.columns = along(1, of.width);
+  }
+  const std::size_t outputs = of.rows.size() * of.columns.size();
+  const auto elements = static_cast<std::size_t>(at_or_only(kernel, 0) * at_or_only(kernel, 1));
+  if (of.planes < 1 || outputs == 0 || outputs > most_places || elements > most_places / outputs) {
+    return at::_ops::max_pool2d_with_indices::redispatch(keys & below, x, kernel, stride, padding,
+                                                         dilation, ceil_mode);
+  }
+  sizes shape(x.sizes().slice(0, static_cast<std::size_t>(x.dim() - 2)));
+  shape.push_back(static_cast<std::int64_t>(of.rows.size()));
+  shape.push_back(static_cast<std::int64_t>(of.columns.size()));
+  const at::Tensor y = at::empty(shape, x.options());
+  const at::Tensor places = at::empty(shape, x.options().dtype(at::kLong));
+  numeric::maxima(of, x.const_data_ptr<float>(), y.mutable_data_ptr<float>(),
+                  places.mutable_data_ptr<std::int64_t>(), executor());
+  return {y, places};
+}
+
 /// Every element of the gradient goes to the input element that was the maximum; `indices` number
 /// the elements of a plane, the last `dims` dimensions of the input.
 at::Tensor maximum_gradient(const at::Tensor& gradient, const at::Tensor& input, std::int64_t dims,
@@ -304,10 +369,11 @@ at::Tensor max_unpool3d(const at::Tensor& values, const at::Tensor& indices,
 }  // namespace
 
 void register_pooling(registrar& r) {
-  r.exact({"max_pool2d_with_indices", "max_pool2d_with_indices.out", "max_pool3d_with_indices",
-           "max_pool3d_with_indices.out", "adaptive_max_pool2d", "adaptive_max_pool2d.out",
-           "adaptive_max_pool3d", "adaptive_max_pool3d.out"},
+  r.exact({"max_pool2d_with_indices.out", "max_pool3d_with_indices", "max_pool3d_with_indices.out",
+           "adaptive_max_pool2d", "adaptive_max_pool2d.out", "adaptive_max_pool3d",
+           "adaptive_max_pool3d.out"},
           "selects");
+  r.kernel<max_pool2d>("max_pool2d_with_indices", "the first of the largest, or the last NaN");
   const char* placed = "scatter, the last value stays";
   r.kernel<max_unpool2d>("max_unpool2d", placed, {"max_unpool2d.out"});
   r.kernel<max_unpool3d>("max_unpool3d", placed, {"max_unpool3d.out"});

@@ -102,3 +102,40 @@ def test_a_gradient_of_maxima_in_fewer_planes_than_the_input_has_is_an_error(
             aten.max_pool2d_with_indices_backward(slope, image, *options, where)
         with pytest.raises(RuntimeError, match="shape of the output"):
             aten.adaptive_max_pool2d_backward(slope, image, where)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_maxima_are_those_of_torch_and_where_it_finds_them(threads: int) -> None:
+    """Also among equal values and NaNs: a gradient goes where the maximum was."""
+    drawn = torch.Generator().manual_seed(3)
+    bits = torch.randint(-(2**31), 2**31, (3, 40, 9, 14), generator=drawn).int()
+    few = torch.tensor([0.0, -0.0, 1.0, -1.0, torch.inf, -torch.inf])
+    same = few[torch.randint(6, bits.shape, generator=drawn)]
+    image = torch.where(bits % 3 == 0, bits.view(torch.float32), same)
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        for options in (
+            (2,),
+            (3, 2, 1),
+            (3, 2, 1, 1, True),
+            ((2, 3), 1, (0, 1), (3, 2)),
+            (4, 3, 2),
+        ):
+            want = torch.nn.functional.max_pool2d(image, *options, return_indices=True)
+            with potl.deterministic("ord32"):
+                found = torch.nn.functional.max_pool2d(image, *options, return_indices=True)
+            assert torch.equal(found[0].view(torch.int32), want[0].view(torch.int32)), options
+            assert torch.equal(found[1], want[1]), options
+    finally:
+        torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize("options", [(0,), (3, 1, 2), (20,), (2, 0), (2, 1, -1), (2, 1, 0, 0)])
+def test_what_torch_refuses_of_maxima_is_refused_in_its_words(options: tuple[int, ...]) -> None:
+    image = torch.ones(2, 8, 9, 9)
+    with pytest.raises(RuntimeError) as theirs:
+        torch.nn.functional.max_pool2d(image, *options)
+    with pytest.raises(RuntimeError) as ours, potl.deterministic("ord32"):
+        torch.nn.functional.max_pool2d(image, *options)
+    assert str(ours.value).partition("\n")[0] == str(theirs.value).partition("\n")[0]

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Averages over windows, and their gradient. (Maximum pooling selects and needs no arithmetic; its
-// gradient is accumulate_elements of numeric/detail/accumulation.hpp.)
+// Averages over windows, and their gradient. (Of maxima, numeric/detail/maxima.hpp; their gradient
+// is accumulate_elements of numeric/detail/accumulation.hpp.)
 //
 // Claims: y = s / divisor with s the sum over the window from +0 in ascending (depth, height,
 // width) order; a window without elements gives +0. Gradient: outputs in ascending order, each adds
