@@ -129,9 +129,16 @@ void slope(gradient f, const typename R::element* dy, const typename R::element*
 template <class R>
 void powers(stream<typename R::element> x, stream<typename R::element> y, typename R::element* out,
             std::size_t count) {
+  const bool is_common = x.step == 1 && y.step == 0;
+  // What pow and any bounds around it come to, without either.
+  if (is_common && *y.data == 2) {
+    return map<R>(x.data, out, count, [](R a) { return canonical(a * a); });
+  }
   if constexpr (!is_double<R>) {
-    if (x.step == 1 && y.step == 0) {
+    if (is_common) {
       const double power = *y.data;
+      // Not of double: there pow is within 1 ulp.
+      if (power == 1) return map<R>(x.data, out, count, [](R a) { return canonical(a); });
       const auto loop = [&](const auto& formula) {
         map<R>(x.data, out, count, [&](R a) { return common_power(a, power, formula); });
       };

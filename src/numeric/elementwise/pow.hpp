@@ -48,15 +48,13 @@ POTL_INLINE R pow(R x, R y) {
   return select(either(equal(y, zero), equal(x, one)), one, value);
 }
 
-/// The powers that models take most: formula(|x|) is within 2^-51 of the true one, or is it. Where
-/// both ends of that distance round to one float, pow, which is within 1 ulp, rounds to it too.
-/// kind(y, formula, is_odd) for such a y; false for others.
+/// The powers that models take most, beside 1 and 2: formula(|x|) is within 2^-51 of the true one,
+/// or is it. Where both ends of that distance round to one float, pow, which is within 1 ulp,
+/// rounds to it too. kind(formula) for such a y; false for others.
 template <class R, class Kind>
 POTL_INLINE bool with_common_power(double y, const Kind& kind) {
   using W = typename R::wide;
   const W one = constant<W>(1.0);
-  if (y == 1) return kind([](W a) { return a; }), true;
-  if (y == 2) return kind([](W a) { return a * a; }), true;
   if (y == 3) return kind([](W a) { return (a * a) * a; }), true;
   if (y == 0.5) return kind([](W a) { return sqrt(a); }), true;
   if (y == -0.5) return kind([=](W a) { return one / sqrt(a); }), true;
@@ -84,7 +82,7 @@ POTL_INLINE R common_power(R x, double y, const Formula& formula) {
     return canonical(R::narrow(parts));
   }
   const R zero = constant<R>(0.0);
-  if (y == 1 || y == 3 || y == -1) {
+  if (y == 3 || y == -1) {
     value = select(sign_bit(x), negative(value), value);
   } else if (y == 0.5 || y == -0.5) {
     value = select(both(less(x, zero), less(a, infinity<R>())), quiet_nan<R>(), value);
