@@ -5,6 +5,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import torch
+from torch import nn
+
 from .. import _core
 from .._base._errors import NotReplayable, Problem
 from .._task._trees import first_difference, is_option
@@ -56,14 +59,31 @@ class Untouched:
             )
 
     def _marks(self) -> object:
-        """What torch counts of writes, and the options of the optimizers."""
+        """What torch counts of writes and holds in place of tensors, and plain numbers beside."""
         task = self._session.task
-        tensors = (*task.model.parameters(), *task.model.buffers())
+        tensors = [
+            one
+            for root in (task.model, task.ema, task.loss, *task.state.values())
+            if isinstance(root, nn.Module)
+            for one in (*root.parameters(), *root.buffers())
+        ]
+        numbers = [group for optimizer in task.optimizers for group in optimizer.param_groups]
+        numbers += [getattr(one, "__dict__", {}) for one in task.schedulers]
         return (
-            [one._version for one in tensors if not one.is_inference()],
-            [
-                {name: value for name, value in group.items() if is_option(value)}
-                for optimizer in task.optimizers
-                for group in optimizer.param_groups
-            ],
+            [_Held(one) for one in tensors],
+            [{name: value for name, value in one.items() if is_option(value)} for one in numbers],
         )
+
+
+class _Held:
+    """A tensor as it is now. It is kept, so that what takes its place is no equal of it."""
+
+    def __init__(self, tensor: torch.Tensor) -> None:
+        self._tensor = tensor
+        version = 0 if tensor.is_inference() else tensor._version
+        place = tensor.data_ptr() if tensor.layout is torch.strided else 0  # `.data = ...` moves it
+        self._now = version, place
+
+    def __eq__(self, other: object) -> bool:
+        assert isinstance(other, _Held)
+        return self._tensor is other._tensor and self._now == other._now

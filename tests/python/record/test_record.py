@@ -258,6 +258,34 @@ def halved(task: potl.Task) -> None:
         next(task.model.parameters()).mul_(0.5)
 
 
+def exchanged(task: potl.Task) -> None:
+    first = next(task.model.parameters())
+    first.data = first.data * 0.5  # neither is this counted
+
+
+def remade(task: potl.Task) -> None:
+    old = task.model[1].running_var  # type: ignore[index, union-attr]
+    new = 2 * old  # type: ignore[operator]
+    while new._version < old._version:  # type: ignore[operator]
+        new.mul_(1)
+    task.model[1].running_var = new  # type: ignore[index, union-attr]
+
+
+def averaged(task: potl.Task) -> None:
+    task.ema.update_parameters(task.model)
+
+
+def advanced(task: potl.Task) -> None:
+    task.schedulers[0].step()
+
+
+def beside() -> potl.Task:
+    options = tasks.options()
+    average = torch.optim.swa_utils.AveragedModel(options["model"])
+    schedule = torch.optim.lr_scheduler.StepLR(options["optimizer"], 100)
+    return potl.Task(**options, ema=average, scheduler=schedule)
+
+
 def and_back(task: potl.Task) -> None:
     with torch.no_grad():
         first = next(task.model.parameters())
@@ -271,15 +299,20 @@ def and_back(task: potl.Task) -> None:
     [
         (1, clamped, "model/parameters/"),
         (3, halved, "model/parameters/"),
+        (3, exchanged, "model/parameters/"),
+        (3, remade, "model/buffers/1.running_var"),
+        (3, averaged, "ema/"),
         (4, with_decay, "optimizers/0/param_groups/0/weight_decay"),
+        (3, advanced, "schedulers/0/"),
     ],
 )
 def test_a_body_that_changes_the_training_ends_the_recording(
-    tmp_path: Path, job: potl.Job, step: int, change: Callable[[potl.Task], None], place: str
+    tmp_path: Path, step: int, change: Callable[[potl.Task], None], place: str
 ) -> None:
+    job = potl.Job.create(beside, seed=7, checkpoint_every=4)
     with (
         pytest.raises(potl.NotReplayable, match=rf"{place}.* after step {step}: the body"),
-        potl.Prover(tasks.build, tmp_path / "run", job=job) as prover,
+        potl.Prover(beside, tmp_path / "run", job=job) as prover,
     ):
         for each in prover.steps():
             if each.number == step:
