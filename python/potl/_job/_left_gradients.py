@@ -55,7 +55,7 @@ def added_to(
     if not marks:
         return None
     try:
-        session.run_step(step, ids)
+        session.run_step(step, ids, keeps_gradients=True)
     except Exception as error:
         if is_own_trouble(error):
             raise
@@ -69,8 +69,6 @@ def added_to(
         return None
     # With a scale too large, gradients are NaN by themselves.
     session.restore(before)
-    for parameter, _, _ in marks.values():
-        parameter.grad = None
     session.run_step(step, ids)
     for name in found:
         parameter, _, _ = marks[name]

@@ -227,6 +227,7 @@ class Session:
         *,
         rounding: _rounded_steps.Rounding | None = None,
         logged: float | None = None,
+        keeps_gradients: bool = False,
     ) -> StepResult:
         """Runs one step with the step's own randomness and the agreed learning rates.
 
@@ -236,8 +237,9 @@ class Session:
             rounding: Makes or follows the step's rounding log (log64).
             logged: The loss that schedulers are told, unless the task has a step of its own: it
                 may tell them something else.
+            keeps_gradients: Begins with the gradients that the parameters have, instead of none.
         """
-        return self._steps.run(step, batch, rounding, logged)
+        return self._steps.run(step, batch, rounding, logged, keeps_gradients=keeps_gradients)
 
     def _share_steps(self, ranks: Ranks) -> None:
         """From now on computes steps together with other processes, which do the same.

@@ -68,6 +68,8 @@ class Steps:
         batch: Any,
         rounding: _rounded_steps.Rounding | None,
         logged: float | None = None,
+        *,
+        keeps_gradients: bool = False,
     ) -> StepResult:
         """Runs one step: `Session.run_step`."""
         task = self._task
@@ -75,6 +77,8 @@ class Steps:
             logged = None
         with _random.scope(), torch.enable_grad(), task._told(logged):
             batch = self._batches.on_device(step, batch)
+            if not keeps_gradients:
+                _forget_gradients(task)
             rates = self._course.before(step)
             scale = _scale(task)
             self._norm.reset()
@@ -116,6 +120,7 @@ class Steps:
             number: The loss as a number.
         """
         with _random.scope(), torch.enable_grad(), self._norm.unwatched():
+            _forget_gradients(self._task)
             self._course.before(step)
             self._randomness.begin_whole(step)
             with self._arithmetic.block():
@@ -189,6 +194,14 @@ def parameters_of(task: Task) -> list[torch.nn.Parameter]:
         for parameter in group["params"]
     }
     return list(found.values())
+
+
+def _forget_gradients(task: Task) -> None:
+    """Lets a step begin as a replay's first one does: no state says which gradients are zeros, with
+    which optimizers go on, and which are missing.
+    """
+    for parameter in (*task.model.parameters(), *parameters_of(task)):
+        parameter.grad = None
 
 
 def _mask_pruned(model: torch.nn.Module) -> None:

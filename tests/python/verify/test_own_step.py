@@ -299,6 +299,51 @@ class Anew(Task):
         return loss
 
 
+class Zeroing(Task):
+    """Makes zeros of gradients, so that an update moves what the step did not use, too."""
+
+    def step(self, batch: Any) -> torch.Tensor:
+        self.optimizers[0].zero_grad(set_to_none=False)
+        loss = self.compute_loss(batch)
+        loss.backward()  # type: ignore[no-untyped-call]
+        self.update(loss.detach())
+        return loss.detach()
+
+
+class Branching(nn.Module):
+    """Uses its second branch from step 1 on, and not in steps 4, 5, 7, 8, ..."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.always, self.sometimes = nn.Linear(6, 2), nn.Linear(6, 2)
+        self.register_buffer("calls", torch.zeros((), dtype=torch.int64))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        calls = self.get_buffer("calls")
+        calls += 1
+        out: torch.Tensor = self.always(x)
+        return out + self.sometimes(x) if calls < 4 or calls % 3 == 0 else out
+
+
+def branching() -> Task:
+    model = Branching()
+    options = {"dataset": data(), "loss": F.cross_entropy, "batch_size": 8, "epochs": 3}
+    return Zeroing(model=model, optimizer=torch.optim.Adam(model.parameters()), **options)
+
+
+@pytest.mark.parametrize("arithmetic", ["ord32", "stock"])
+def test_what_gradients_a_step_leaves_decides_nothing_in_the_next(
+    arithmetic: str, tmp_path: Path
+) -> None:
+    job = potl.Job.create(branching, seed=7, checkpoint_every=3, arithmetic=arithmetic)
+    run = potl.record(branching, tmp_path / "run", job=job)
+    checks = [potl.Replay(samples=20)]
+    report = potl.verify(
+        run, job=job, commitment=run.commit(), task=branching, checks=checks, ledger=None
+    )
+    assert report.verdict == "accepted", report.sentence
+
+
 @pytest.mark.parametrize("arithmetic", ["ord32", "stock"])
 def test_a_step_may_reset_what_the_optimizer_keeps(arithmetic: str, tmp_path: Path) -> None:
     def anew() -> Task:
