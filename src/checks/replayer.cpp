@@ -148,9 +148,12 @@ transcript::state replayer::load(std::uint64_t step, std::optional<std::uint64_t
     if (const auto largest = work_.largest_state_bytes()) run_.expect_largest_state_bytes(*largest);
     sized_ = true;
   }
-  const bool derive = settings_.derive || has_diverged(step);
-  transcript::state out =
-      derive && !branch && may_be_missing(step) ? derived(step) : opened(step, branch);
+  const bool is_missing = !branch && may_be_missing(step);
+  transcript::state out = is_missing ? derived(step) : opened(step, branch);
+  // A trainer on another processor than the recording one may come to no NaN that it could store.
+  if (is_missing && !settings_.derive && not_finite(out).empty()) {
+    throw failed{measured::withheld, "step " + text(step) + ": the state was asked for"};
+  }
   require_lawful(out, step, branch);
   kept_ = {where, out};
   return out;
@@ -185,12 +188,6 @@ bool replayer::may_be_missing(std::uint64_t step) {
 bool replayer::is_flagged(std::uint64_t step) const {
   const transcript::step_record* one = view_.step(step);
   return one != nullptr && has(one->flags, transcript::step_flag::non_finite);
-}
-
-// Where a trainer on another processor than the recording one comes to no state that it could
-// store. An update may make a NaN of finite gradients: only the next step's record says so.
-bool replayer::has_diverged(std::uint64_t step) const {
-  return is_flagged(step) || is_flagged(step + 1);
 }
 
 const std::set<std::uint64_t>& replayer::derivable() {

@@ -34,7 +34,8 @@ struct replay_settings {
   /// That one request may take, looked at between steps.
   std::optional<double> timeout_seconds;
   /// Train a state from the one before it where the job lets the trainer store few and nobody has
-  /// asked for this one. What was asked for and is missing is withheld.
+  /// asked for this one. What was asked for and is missing is trained as well, and is withheld if
+  /// it comes out finite: a trainer elsewhere may come to another NaN, and cannot store it.
   bool derive = false;
 };
 
@@ -64,7 +65,6 @@ class replayer {
   /// Whether the trainer may store the state on demand only, and does not store it.
   bool may_be_missing(std::uint64_t step);
   bool is_flagged(std::uint64_t step) const;
-  bool has_diverged(std::uint64_t step) const;
   /// What of a state is not finite, or "".
   std::string not_finite(const transcript::state& what);
   /// Makes the workload hold `what`, the state after `step`.

@@ -167,11 +167,34 @@ def lost() -> Task:
     return Lost(model=model, optimizer=optimizer, loss=loss, **options)
 
 
+class Spoiled(Elsewhere):
+    """Makes NaN of what no loss depends on, so that no record says so."""
+
+    def step(self, batch: Any) -> torch.Tensor:
+        loss = super().step(batch)
+        done = self.model.get_buffer("done")
+        done += 1
+        if done == 17:
+            with torch.no_grad():
+                self.model.get_parameter("spare")[1] = math.nan
+        return loss
+
+
+def spoiled() -> Task:
+    model = nn.Sequential(nn.Linear(6, 5), nn.Linear(5, 2))
+    model.register_buffer("done", torch.zeros((), dtype=torch.int64))
+    model.register_parameter("spare", nn.Parameter(torch.ones(3)))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+    options = {"dataset": data(), "loss": F.cross_entropy, "batch_size": 8, "max_steps": STEPS}
+    return Spoiled(model=model, optimizer=optimizer, **options)
+
+
+@pytest.mark.parametrize("build", [lost, spoiled], ids=["of an update", "that no record tells"])
 def test_who_cannot_derive_the_first_nan_withholds_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    build: Callable[[], Task], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    job = potl.Job.create(lost, seed=7, checkpoint_every=3, store_every=15)
-    run = potl.record(lost, tmp_path / "run", job=job)
+    job = potl.Job.create(build, seed=7, checkpoint_every=3, store_every=15)
+    run = potl.record(build, tmp_path / "run", job=job)
     given: dict[str, Any] = {"job": job, "commitment": run.commit()}
     checks = [potl.Replay(samples=9, top_q=0)]
     drawn = potl.challenge(run, **given, checks=checks, ledger=tmp_path / "ledger")
@@ -180,8 +203,8 @@ def test_who_cannot_derive_the_first_nan_withholds_nothing(
         pytest.raises(potl.MismatchError, match="state of step 18"),
     ):
         there.setattr(Elsewhere, "there", True)
-        potl.rederive(run.path, task=lost, challenge=drawn)
-    report = potl.verify(run, **given, task=lost, ledger=None, challenge=drawn)
+        potl.rederive(run.path, task=build, challenge=drawn)
+    report = potl.verify(run, **given, task=build, ledger=None, challenge=drawn)
     assert report.verdict == "inconclusive", report.sentence
 
 
