@@ -53,6 +53,7 @@ class python_workload final : public any_workload {
       out.rates = py::cast<std::vector<double>>(done.attr("rates"));
       out.skipped = py::cast<bool>(done.attr("skipped"));
       out.gradient_norm = py::cast<double>(done.attr("gradient_norm"));
+      out.finite = !py::cast<bool>(done.attr("non_finite"));
       return out;
     });
   }

@@ -223,6 +223,7 @@ class SegmentMeasurement:
     losses: list[float]
     rates: list[list[float]]
     skipped: list[bool]
+    finite: list[bool]
     distances: list[GroupDistance]
     noise: list[list[GroupDistance]]
     other_arithmetic: bool

@@ -53,6 +53,26 @@ TEST_CASE("a loss in exact arithmetic has no tolerance") {
   }
 }
 
+TEST_CASE("whether gradients were finite is compared in exact arithmetic, where it is known") {
+  constexpr auto flag = static_cast<std::uint32_t>(transcript::step_flag::non_finite);
+  for (const bool exact : {false, true}) {
+    for (const bool known : {false, true}) {
+      for (const bool recorded : {false, true}) {
+        scene one;
+        if (exact) one.run.view.agreed.arithmetic = "ord32";
+        segment_measurement& off = one.measured[2];
+        if (known) off.finite.assign(off.losses.size(), true);
+        if (known && !recorded) off.finite[1] = false;
+        if (recorded) one.run.records[off.request.start + 1].flags |= flag;
+        one.run.link();
+        INFO(exact << known << recorded);
+        const auto rejections = count(one.judge(), outcome::reject, "transcript.finite");
+        REQUIRE(rejections == (exact && known ? 1 : 0));
+      }
+    }
+  }
+}
+
 TEST_CASE("more losses than steps are no measurement") {
   for (const int more : {-1, 1}) {
     scene one;

@@ -183,6 +183,7 @@ struct segment_measurement {
   std::vector<double> losses;                ///< one per step, recomputed
   std::vector<std::vector<double>> rates;    ///< used by the replay, one row per step
   std::vector<bool> skipped;                 ///< scaler skips seen by the replay
+  std::vector<bool> finite;                  ///< loss and gradients; empty: nobody looked
   std::vector<group_distance> distances;     ///< replayed against recorded; empty when digest_equal
   /// Each repeat against the replay: the verifier's own noise.
   std::vector<std::vector<group_distance>> noise;

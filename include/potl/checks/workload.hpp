@@ -28,6 +28,8 @@ struct step_outcome {
   std::vector<double> rates;  ///< learning rate of every parameter group used in this step
   bool skipped = false;       ///< the gradient scaler skipped the update
   double gradient_norm = 0;   ///< l2 norm over all parameters
+  /// Whether the loss and all gradients were finite; nothing: the workload does not look.
+  std::optional<bool> finite = std::nullopt;
 };
 
 /// Mean and standard deviation of the per-sample losses of a set.

@@ -475,9 +475,12 @@ inline double workload::clip_gradients() {
   if (task_.grad_clip) torch::nn::utils::clip_grad_norm_(all, *task_.grad_clip);
   std::vector<at::Tensor> norms;
   for (const at::Tensor& one : all) {
-    if (one.grad().defined()) {
-      norms.push_back(at::linalg_vector_norm(one.grad()).to(at::kDouble));
+    if (!one.grad().defined()) continue;
+    at::Tensor norm = at::linalg_vector_norm(one.grad()).to(at::kDouble);
+    if (!std::isfinite(norm.item<double>())) {  // squares overflow long before their roots
+      norm = at::linalg_vector_norm(one.grad().to(at::kDouble));
     }
+    norms.push_back(norm);
   }
   return norms.empty() ? 0 : at::linalg_vector_norm(at::stack(norms)).item<double>();
 }
@@ -508,7 +511,8 @@ inline step_result workload::run_step(std::uint64_t step, std::span<const std::i
     for (const auto& optimizer : task_.optimizers) update(*optimizer, arithmetic_.is_exact());
     out.rounding_log = rounded.end();
   }
-  out.non_finite = !std::isfinite(out.loss) || !std::isfinite(out.gradient_norm);
+  out.finite = std::isfinite(out.loss) && std::isfinite(out.gradient_norm);
+  out.non_finite = !*out.finite;
   step_ = step;
   ++updates_;
   written_ = writes();

@@ -10,6 +10,7 @@
 #include <potl/checks/replay.hpp>
 #include <potl/checks/replayer.hpp>
 
+#include "checks/replay/replay_losses.hpp"
 #include "checks/stopwatch.hpp"
 #include "checks/text.hpp"
 
@@ -51,6 +52,7 @@ class segment_answer {
       out_.losses.push_back(one.loss);
       out_.rates.push_back(one.rates);
       out_.skipped.push_back(one.skipped);
+      if (one.finite) out_.finite.push_back(*one.finite);
       out_.gradient_norm_mean += one.gradient_norm / static_cast<double>(request_.steps());
     });
     const digest* expected = recorded_digest(request_.end);
@@ -89,11 +91,12 @@ class segment_answer {
   }
 
   bool has_logged_losses() const {
-    std::uint64_t step = request_.start;
-    return std::all_of(out_.losses.begin(), out_.losses.end(), [&](double loss) {
-      const transcript::step_record* record = recorded(++step);
-      return record != nullptr && record->loss == loss;
-    });
+    for (std::size_t i = 0; i < out_.losses.size(); ++i) {
+      const transcript::step_record* record = recorded(request_.start + 1 + i);
+      if (record == nullptr || record->loss != out_.losses[i]) return false;
+      if (detail::other_finiteness(*record, out_, i)) return false;
+    }
+    return true;
   }
 
   transcript::state run(const transcript::state& start, const replayer::seen& told) {

@@ -40,6 +40,13 @@ const step_record* record_of(const run_view& run, const segment_request& request
   return request.superseded ? run.superseded_step(request.branch, step) : run.step(step);
 }
 
+std::string other_flag(std::uint64_t step, bool in_replay) {
+  return "step " + text(step) +
+         (in_replay
+              ? " has gradients that are not finite in the replay alone"
+              : " was recorded with gradients that are not finite, and in the replay all are");
+}
+
 std::string other_skip(std::uint64_t step, bool in_replay) {
   return "step " + text(step) +
          (in_replay ? " is skipped by the scaler in the replay alone"
@@ -47,6 +54,12 @@ std::string other_skip(std::uint64_t step, bool in_replay) {
 }
 
 }  // namespace
+
+bool other_finiteness(const step_record& record, const segment_measurement& measurement,
+                      std::size_t i) {
+  return measurement.finite.size() == measurement.losses.size() &&
+         measurement.finite[i] == has(record, step_flag::non_finite);
+}
 
 // A gradient next to the largest number overflows on one machine and not on another.
 std::optional<finding> turned_skip(const run_view& run, const replay_context& context,
@@ -116,6 +129,16 @@ std::vector<finding> judge_losses(const run_view& run, const replay_context& con
     if (skipped != has(record->flags, step_flag::skipped) && rule_enabled("replay.optimizer")) {
       finding one =
           make_finding("replay", "replay.optimizer", outcome::reject, other_skip(step, skipped));
+      one.first_step = one.last_step = step;
+      out.push_back(std::move(one));
+    }
+    // Where a loss or an update says it, too, the finding is theirs.
+    const bool flag_alone = !skipped && !has(*record, step_flag::skipped) &&
+                            std::isfinite(record->loss) && std::isfinite(measurement.losses[i]);
+    if (exact && flag_alone && other_finiteness(*record, measurement, i) &&
+        rule_enabled("transcript.finite")) {
+      finding one = make_finding("replay", "transcript.finite", outcome::reject,
+                                 other_flag(step, !measurement.finite[i]));
       one.first_step = one.last_step = step;
       out.push_back(std::move(one));
     }

@@ -11,6 +11,11 @@
 
 namespace potl::checks::detail {
 
+/// Whether the record of a measured step, number `i`, flags what was finite in the replay, or the
+/// other way round.
+bool other_finiteness(const transcript::step_record& record, const segment_measurement& measurement,
+                      std::size_t i);
+
 /// In stock arithmetic: the first step that the scaler skipped in the record or in the replay
 /// alone, while nothing shows that honest machines agree about it. What follows it cannot be
 /// compared.

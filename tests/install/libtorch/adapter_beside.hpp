@@ -38,6 +38,18 @@ void recomputing_a_loss_changes_nothing() {
   EXPECT(work.run_step(2).loss == loss);
 }
 
+void gradients_are_finite_where_their_squares_are_not() {
+  const pl::builder build = [] {
+    pl::task out = builder_of(momentum)();
+    out.losses = [plain = out.losses](const pl::tensors& batch) { return plain(batch) * 1e25; };
+    out.rates = [](std::uint64_t) { return std::vector<double>{1e-30}; };
+    out.grad_clip.reset();
+    return out;
+  };
+  const pl::step_result done = pl::workload(build, job_of(build)).run_step(1);
+  EXPECT(!done.non_finite && done.gradient_norm > 1e20 && std::isfinite(done.gradient_norm));
+}
+
 void nothing_writes_to_what_inference_made() {
   const pl::task task = builder_of(momentum)();
   const at::Tensor teacher = [] {

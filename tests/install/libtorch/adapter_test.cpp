@@ -587,6 +587,7 @@ int main(int count, char** words) {
   the_users_generator_is_left_alone();
   autocast_around_a_step_is_no_part_of_it();
   dropout_follows_the_step();
+  gradients_are_finite_where_their_squares_are_not();
   nothing_writes_to_what_inference_made();
   a_client_in_inference_mode_trains_as_others();
   threads_draw_their_own_numbers();

@@ -17,6 +17,7 @@ from torch import nn
 
 import potl
 from potl import Task
+from potl._job._gradient_norm import GradientNorm
 from potl._report._model import outcome_of, replays_of
 
 STEPS, FALSE = 30, 14
@@ -468,3 +469,20 @@ def test_a_number_that_no_step_lost_rejects_wherever_it_is(
     assert report.verdict == "rejected", report.sentence
     places = [(one.first_step, one.last_step) for one in report.findings if one.result == "reject"]
     assert any(first <= FALSE <= last for first, last in places if first and last)
+
+
+@pytest.mark.parametrize(
+    ("arithmetic", "verdict"), [("ord32", "rejected"), ("stock", "inconclusive")]
+)
+def test_what_a_record_alone_says_of_gradients_rejects_in_exact_arithmetic(
+    arithmetic: str, verdict: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = potl.Job.create(faithful, seed=7, checkpoint_every=3, arithmetic=arithmetic)
+    steps = iter(range(1, STEPS + 1))
+    with monkeypatch.context() as cheating:
+        norm = property(lambda _: math.inf if next(steps) == FALSE else 1.0)
+        cheating.setattr(GradientNorm, "value", norm)
+        run = potl.record(faithful, tmp_path / "run", job=job)
+    report = verified(run, job, faithful, samples=1)  # of 8
+    assert report.verdict == verdict, report.sentence
+    assert f"step {FALSE}" in report.sentence
