@@ -25,6 +25,7 @@ from .._task._schedule import same_rates, unscheduled
 from . import _keys
 from ._inputs import as_job
 from ._late_forms import FIRST_STEPS, LateForms
+from ._layer_options import LayerOptions
 from ._run import Run
 from ._same_data import SameData
 from ._untouched import Untouched
@@ -102,6 +103,7 @@ class Prover:
         self._told_not_finite = False
         self._late: LateForms | None = None  # not after a resume: who began saw the first steps
         self._structure: Structure | None = None
+        self._layers: LayerOptions | None = None
         self._same: SameData | None = None
         self._untouched: Untouched | None = None  # where a body of the caller's could change it
         self._loop: Generator[Step, None, None] | None = None
@@ -195,6 +197,8 @@ class Prover:
                         self._late.see(number, shown)
                     if whole and self._same is not None:
                         self._same.see(number, shown)
+                    if whole and self._layers is not None:
+                        self._layers.see(number)
                 if number <= len(self._ends):
                     self._require_end(number, end_of(after, result.loss))
                 recorder.append_step(
@@ -291,6 +295,7 @@ class Prover:
 
         software = f"potl {_core.version()} torch {torch.__version__}"
         where = str(self._directory)
+        self._layers = LayerOptions(session.task.model)
         if self._resuming:
             self._structure = Structure(session.task, session.capture())
             self._recorder, last, state = _core.Recorder.resume(

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import driver_tasks
 import pytest
 import torch
 import torch.nn.functional as F
@@ -103,3 +104,29 @@ def test_what_verifiers_know_is_recorded_without_a_warning(
 def test_what_is_made_late_is_told_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     [said] = warnings_of(adding(4), tmp_path / "run", caplog)
     assert "the state of step 6, optimizers/0/state/2/new: " in said and "build()" in said
+
+
+class Softened(potl.Task):
+    """Changes a dropout after step 5, once."""
+
+    def step(self, batch: Any) -> torch.Tensor:
+        loss = super().step(batch)
+        if self.schedulers[0].last_epoch == 5:
+            self.model[3].p = 0.5  # type: ignore[index, union-attr]
+        return loss
+
+
+@pytest.mark.parametrize("kind", [potl.Task, Softened])
+def test_an_option_of_a_layer_that_a_step_leaves_changed_is_told_once(
+    kind: type[potl.Task], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    def build() -> potl.Task:
+        options = driver_tasks.options()
+        schedule = torch.optim.lr_scheduler.StepLR(options["optimizer"], 100)
+        return kind(**options, scheduler=schedule)
+
+    with caplog.at_level(logging.WARNING, logger="potl"):
+        potl.record(build, tmp_path / "run", seed=7, checkpoint_every=3)
+    said = [one.getMessage() for one in caplog.records if "of the model" in one.getMessage()]
+    assert len(said) == (kind is Softened)
+    assert all(one.startswith("Dropout.p of the model is another after step 6") for one in said)
