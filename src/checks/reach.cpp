@@ -3,9 +3,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <limits>
 #include <map>
 #include <optional>
+#include <set>
 
 #include <potl/core/rules.hpp>
 #include <potl/numeric/detail/distance.hpp>
@@ -147,6 +149,12 @@ using what_moved = std::vector<double> movements::stretch::*;
 
 double moved_at(const movements::stretch& one, what_moved of, std::size_t tensor) {
   return tensor < (one.*of).size() ? (one.*of)[tensor] : 0;
+}
+
+bool moves(const movements::stretch& one, std::size_t tensor) {
+  return moved_at(one, &movements::stretch::moved, tensor) != 0 ||
+         moved_at(one, &movements::stretch::came, tensor) != 0 ||
+         moved_at(one, &movements::stretch::went, tensor) != 0;
 }
 
 // What each tensor usually moves, parameters at the largest rates.
@@ -392,10 +400,7 @@ std::vector<screened> screen_settings(const run_view& run, const movements& move
     std::vector<std::size_t> where, unmade;
     for (std::size_t s = 0; s < out.size(); ++s) {
       const movements::stretch& one = moved.stretches[s];
-      const bool stood = moved_at(one, &movements::stretch::moved, t) == 0 &&
-                         moved_at(one, &movements::stretch::came, t) == 0 &&
-                         moved_at(one, &movements::stretch::went, t) == 0;
-      if (!stood && s > 0) where.push_back(s);  // the first one is true
+      if (moves(one, t) && s > 0) where.push_back(s);  // the first one is true
       if (std::binary_search(one.unmade.begin(), one.unmade.end(), t)) unmade.push_back(s);
     }
     add_seldom(unmade, moved.tensors[t].path, out);
@@ -424,10 +429,22 @@ bool is_covered(const segment& one, std::span<const segment_measurement> measure
 
 }  // namespace
 
-segment stretch_before(std::span<const segment> stretches, const segment& far) {
-  const auto at = std::partition_point(stretches.begin(), stretches.end(),
-                                       [&](const segment& one) { return one.end < far.start; });
-  return at == stretches.end() || at->end != far.start ? far : *at;
+std::vector<segment> what_led_to(const movements& moved, const segment& far) {
+  const auto& all = moved.stretches;
+  const auto found = std::partition_point(
+      all.begin(), all.end(), [&](const auto& one) { return one.where.start < far.start; });
+  const auto at = static_cast<std::size_t>(found - all.begin());
+  std::set<std::size_t, std::greater<>> led;
+  if (at > 0) led.insert(at - 1);
+  for (std::size_t t = 0; t < moved.tensors.size() && at < all.size(); ++t) {
+    if (!moves(all[at], t)) continue;
+    std::size_t last = at;
+    while (last > 0 && all[last - 1].read && !moves(all[last - 1], t)) --last;
+    if (last > 0) led.insert(last - 1);
+  }
+  std::vector<segment> out;
+  for (const std::size_t s : led) out.push_back(all[s].where);
+  return out;
 }
 
 finding judge_reach(const run_view& run, double reach, std::uint64_t pool, std::uint64_t sampled,
@@ -444,7 +461,8 @@ finding judge_reach(const run_view& run, double reach, std::uint64_t pool, std::
         "usual in this run";
     return out;
   }
-  const screening seen = screen(run, *run.moved(), usual_by(stretches.size(), pool, sampled));
+  const auto moved = run.moved();
+  const screening seen = screen(run, *moved, usual_by(stretches.size(), pool, sampled));
   const std::vector<segment> all = segments_of(run);
   const auto starting_before = [&](std::uint64_t step) {
     return static_cast<std::uint64_t>(
@@ -461,9 +479,14 @@ finding judge_reach(const run_view& run, double reach, std::uint64_t pool, std::
       continue;
     }
     ++beyond;
-    const segment both{stretch_before(stretches, one.where).start, one.where.end};
-    room += starting_before(both.end) - starting_before(both.start);
-    if (is_covered(both, measurements)) continue;
+    std::vector<segment> wanted = what_led_to(*moved, one.where);
+    wanted.push_back(one.where);
+    bool open = false;
+    for (const segment& each : wanted) {
+      room += starting_before(each.end) - starting_before(each.start);
+      open = open || !is_covered(each, measurements);
+    }
+    if (!open) continue;
     ++left;
     if (worst == nullptr || !(one.ratio <= worst->ratio)) worst = &one;
   }

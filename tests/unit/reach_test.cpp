@@ -451,18 +451,73 @@ TEST_CASE("the furthest stretches of each epoch are added, a tenth of the sample
   replay_options options;
   options.reach = 0;
   options.samples = 12;
-  const auto free = undrawn(run, only_reach());
   run.jump = [](const segment& one) {
     return one.start % 100 == 30 ? 2 + static_cast<double>(one.start) / 1000 : 1.0;
   };
-  const auto found = asked(run, options, "top-q");
-  REQUIRE(found.size() == 2);
-  for (const segment& one : found) REQUIRE(one.start % 100 == 30);
+  // And, of as many, what led to them: true steps go further than the momentum that carries them.
+  const auto split = [&] {
+    std::vector<segment> furthest, before;
+    for (const segment& one : asked(run, options, "top-q")) {
+      REQUIRE((one.start % 100 == 30 || one.start % 100 == 20));
+      (one.start % 100 == 30 ? furthest : before).push_back(one);
+    }
+    return std::pair(furthest, before);
+  };
+  const auto [furthest, before] = split();
+  REQUIRE(furthest.size() == 2);
+  REQUIRE(before.size() == 2);
+  REQUIRE(before[1].end == 930);  // also where the furthest of all is drawn anyway
   options.samples = 80;
-  REQUIRE(asked(run, options, "top-q").size() <= 8);
-  for (const segment& one : asked(run, options, "top-q")) REQUIRE(one.start % 100 == 30);
+  REQUIRE(split().first.size() <= 8);
+  REQUIRE(split().second.size() <= 8);
   options.top_q = 0;
   REQUIRE(asked(run, options, "top-q").empty());
+}
+
+TEST_CASE("what led to a state is the last to have moved each thing that moved there") {
+  movements moved;
+  moved.tensors = {{"model/parameters/v", "parameters", 1},
+                   {"model/parameters/w", "parameters", 1}};
+  const auto add = [&](double v, double w) {
+    const std::uint64_t from = moved.stretches.size();
+    moved.stretches.push_back({{from, from + 1}, true, {v, w}});
+  };
+  for (const double w : {1., 1., 0., 0., 1., 1.}) add(1, w);
+  using all = std::vector<segment>;
+  REQUIRE(what_led_to(moved, {0, 1}).empty());
+  REQUIRE(what_led_to(moved, {3, 4}) == all{{2, 3}});
+  REQUIRE(what_led_to(moved, {4, 5}) == all{{3, 4}, {1, 2}});
+  REQUIRE(what_led_to(moved, {5, 6}) == all{{4, 5}});
+  // An infinity that comes or goes is a movement, too, and of what cannot be read nobody knows.
+  moved.stretches[2].came = {0, 1};
+  REQUIRE(what_led_to(moved, {4, 5}) == all{{3, 4}, {2, 3}});
+  moved.stretches[2] = {{2, 3}, false, {}};
+  REQUIRE(what_led_to(moved, {4, 5}) == all{{3, 4}, {2, 3}});
+  // Nothing led to what moves for the first time.
+  for (auto& one : moved.stretches) one = {one.where, true, {1, one.where.start == 4 ? 1. : 0.}};
+  REQUIRE(what_led_to(moved, {4, 5}) == all{{3, 4}});
+}
+
+TEST_CASE("what rested before it went far is replayed with where it moved last") {
+  fake_run run(1000, 10, 100);
+  const auto made = run.view.moved;
+  run.view.moved = [&] {
+    auto out = std::make_shared<movements>(*made());
+    out->tensors.push_back({"model/parameters/v", "parameters", 4});
+    for (std::size_t s = 0; s < out->stretches.size(); ++s) {
+      out->stretches[s].moved.push_back(s == 50 ? 50 : s == 48 || s == 49 ? 0 : 1);
+    }
+    return std::shared_ptr<const movements>(std::move(out));
+  };
+  const auto starts = [&] {
+    std::set<std::uint64_t> out;
+    for (const auto& one : plan(run, only_reach())) out.insert(one.start);
+    return out;
+  };
+  for (const std::uint64_t start : {470U, 490U, 500U}) REQUIRE(starts().count(start) == 1);
+  REQUIRE(judged_reach(run, {answered(490, 510)}).result == outcome::inconclusive);
+  REQUIRE(judged_reach(run, {answered(490, 510), answered(470, 480)}).result == outcome::pass);
+  REQUIRE(judged_reach(run, {}).reason.find("samples=3 makes room") != std::string::npos);
 }
 
 TEST_CASE("states are read once each, and what they hold is compared tensor by tensor") {

@@ -112,8 +112,8 @@ class Replay(Check):
 
     Attributes:
         samples: Segments drawn at random, beside the first, the last and superseded ones.
-        top_q: Stored states of each epoch that are replayed because they moved furthest; at most a
-            tenth of `samples`.
+        top_q: Stored states of each epoch that are replayed because they moved furthest, and what
+            led to them; at most a tenth of `samples` each.
         reach: States that moved more than this many times the usual distance are replayed, at most
             `samples` more; 0: none.
         tolerance: "auto": exact when the job names a reproducible arithmetic, else calibrated by

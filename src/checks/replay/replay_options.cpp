@@ -13,7 +13,7 @@ std::span<const field<replay_options>> replay_options::fields() {
       row{"samples", &options::samples, 0, 1e6, "",
           "segments drawn at random, beside the first, the last and superseded ones"},
       row{"top_q", &options::top_q, 0, 1e6, "",
-          "stored states of each epoch that are replayed because they moved furthest; at most a tenth of `samples`"},
+          "stored states of each epoch that are replayed because they moved furthest, and what led to them; at most a tenth of `samples` each"},
       row{"reach", &options::reach, 0, 1e6, "",
           "states that moved more than this many times the usual distance are replayed, at most `samples` "
           "more; 0: none"},

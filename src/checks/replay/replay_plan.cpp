@@ -202,31 +202,39 @@ result<replay_selection> select_segments(const run_view& run, const replay_optio
   }
   if (rank && run.moved && (q > 0 || reaches)) {
     screened_choice choice(out.all, out.requests);
+    const auto moved = run.moved();
     const auto ranked = screened_choice::ranked(
-        screen(run, *run.moved(), usual_by(stretches.size(), out.pool.size(), out.random.size()))
+        screen(run, *moved, usual_by(stretches.size(), out.pool.size(), out.random.size()))
             .stretches);
     for (const screened& one : ranked) {
       if (!reaches || !is_beyond(one, options.reach)) break;
       const bool furthest = !choice.has_spent();
-      for (const segment& each : {one.where, stretch_before(stretches, one.where)}) {
+      const auto take = [&](const segment& each) {
         if (choice.take(each, options.samples, furthest)) ask(each, "reach");
-      }
+      };
+      take(one.where);
+      for (const segment& each : what_led_to(*moved, one.where)) take(each);
     }
     // However many change honestly, they leave nothing undecided: which are false is not known.
     const std::uint64_t some = (options.samples + 3) / 4;
     screened_choice turned(out.all, out.requests);
     std::vector<screened> settings;
-    if (reaches) settings = screened_choice::ranked(screen_settings(run, *run.moved()));
+    if (reaches) settings = screened_choice::ranked(screen_settings(run, *moved));
     for (const screened& one : settings) {
       if (one.ratio > 0 && turned.take(one.where, some, !turned.has_spent()))
         ask(one.where, "reach");
     }
     std::map<std::uint64_t, std::uint64_t> epochs;
     const std::uint64_t room = (options.samples + 9) / 10;
-    screened_choice nearest(out.all, out.requests);
+    screened_choice nearest(out.all, out.requests), causes(out.all, out.requests);
     for (const screened& one : ranked) {
       std::uint64_t& taken = epochs[run.agreed.epoch_of(one.where.start + 1)];
-      if (taken++ < q && nearest.take(one.where, room, false)) ask(one.where, "top-q");
+      if (taken++ >= q) continue;
+      if (nearest.take(one.where, room, false)) ask(one.where, "top-q");
+      // True steps go further than the false momentum that carries them.
+      for (const segment& each : what_led_to(*moved, one.where)) {
+        if (causes.take(each, room, false)) ask(each, "top-q");
+      }
     }
   }
   if (rule_enabled("transcript.resume")) {

@@ -123,12 +123,13 @@ std::vector<screened> screen_settings(const run_view& run, const movements& move
 /// Whether this stretch is looked at: anything but a ratio within `reach`.
 inline bool is_beyond(const screened& one, double reach) { return !(one.ratio <= reach); }
 
-/// The one of these before `far`, which is replayed with it: from a state in which an optimizer
-/// divides by next to nothing, true steps lead anywhere. The first one follows none but itself.
-segment stretch_before(std::span<const segment> stretches, const segment& far);
+/// What is replayed with a stretch that is far, the nearest first: the one before it, and for what
+/// it moved and that one did not, the one that moved it last. From a state in which an optimizer
+/// divides by next to nothing true steps lead anywhere, at once or after it rested.
+std::vector<segment> what_led_to(const movements& moved, const segment& far);
 
-/// The finding of rule replay.reach: the first stretch was replayed, and every one beyond with the
-/// one before it, as far as was measured. `sampled` of `pool` segments were drawn and judged.
+/// The finding of rule replay.reach: the first stretch was replayed, and every one beyond with what
+/// led to it, as far as was measured. `sampled` of `pool` segments were drawn and judged.
 finding judge_reach(const run_view& run, double reach, std::uint64_t pool, std::uint64_t sampled,
                     std::span<const segment_measurement> measurements);
 
