@@ -56,7 +56,7 @@ replay_strength strength_of(std::span<const finding> findings);
 /// pool smaller, not the cheat: the same segments count here and in the table of the report.
 std::uint64_t segments_needed(replay_strength of, const policy& wanted);
 
-/// How far what was not seen can have carried the weights: decision 19.
+/// How far what was not seen can have moved the weights by itself: decision 19.
 struct reach_strength {
   double factor = 0;                 ///< option reach
   std::uint64_t false_segments = 0;  ///< at most, with `probability`

@@ -162,7 +162,7 @@ std::string accepted_sentence(std::span<const finding> findings, const standing&
       const bool is_one = reach->false_segments == 1;
       out += ". With probability " + text(reach->probability) + " at most " +
              counted(reach->false_segments, "transition") +
-             (is_one ? " is false; it carries" : " are false; together they carry") +
+             (is_one ? " is false; by itself it moves" : " are false; by themselves they move") +
              " the weights at most " + text(reach->displacement) +
              " times as far as the training did";
     } else {

@@ -357,8 +357,8 @@ def reach_of(document: Mapping[str, object]) -> str:
         return "Every segment was replayed, so no false transition can have been missed."
     return (
         f"With probability {percent(sure)} at most {counted(int(false), 'transition')} "
-        f"{'is false; it carries' if false == 1 else 'are false; together they carry'} the weights "
-        f"at most {displacement:.3g} times as far as the training did."
+        f"{'is false; by itself it moves' if false == 1 else 'are false; by themselves they move'} "
+        f"the weights at most {displacement:.3g} times as far as the training did."
     )
 
 

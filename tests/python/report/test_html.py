@@ -104,7 +104,7 @@ def test_the_strength_is_a_sentence_about_false_transitions(reports: Reports) ->
     expected = (
         "False transitions in 5 % of the segments (3 of them) would be seen with probability "
         "49.5 %. "
-        "With probability 95 % at most 11 transitions are false; together they carry the "
+        "With probability 95 % at most 11 transitions are false; by themselves they move the "
         "weights at most 1.25 times as far as the training did."
     )
     assert expected in words
