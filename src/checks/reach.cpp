@@ -167,7 +167,8 @@ std::vector<double> usual_movements(const movements& from, const std::vector<dou
     std::vector<double> all;
     for (std::size_t s = 0; s < from.stretches.size(); ++s) {
       if (!from.stretches[s].read) continue;
-      const double moved = moved_at(from.stretches[s], of, t) / (rated ? rates[s] : 1);
+      const bool copied = s == 0 && from.tensors[t].copy_of;
+      const double moved = moved_at(from.stretches[s], of, t) / (rated || copied ? rates[s] : 1);
       if (!std::isfinite(moved)) continue;
       all.push_back(moved);
       if (s == 0) usual[t] = moved;
@@ -186,11 +187,43 @@ std::vector<double> usual_movements(const movements& from, const std::vector<dou
     if (at == lent.end()) continue;
     usual[t] = std::max(usual[t], at->second * std::sqrt(from.tensors[t].elements));
   }
+  // A copy may follow its parameter every few steps alone.
+  for (std::size_t t = 0; t < from.tensors.size(); ++t) {
+    if (const auto of_parameter = from.tensors[t].copy_of)
+      usual[t] = std::max(usual[t], usual[*of_parameter]);
+  }
   return usual;
 }
 
 bytes_view bytes_of(const state_part& one) {
   return one.tensor == nullptr ? bytes_view() : one.tensor->bytes;
+}
+
+// The parameter of which a tensor is a copy that was not there before, and how far that has moved.
+// Its length says nothing of how far it moves, as that of moments does. A copy that has not moved
+// yet says nothing, either.
+std::optional<std::pair<std::size_t, double>> copied_from(
+    const std::vector<movements::tensor>& tensors, const std::vector<state_part>& old,
+    const state_part& now) {
+  constexpr std::size_t glance = 4096;
+  const bytes_view to = bytes_of(now);
+  if (to.empty()) return std::nullopt;
+  const dtype type = now.tensor->type;
+  std::optional<std::pair<std::size_t, double>> nearest;
+  double least = numeric::movement(type, {}, to).numbers;
+  for (std::size_t p = 0; p < tensors.size(); ++p) {
+    const bytes_view from = bytes_of(old[p]);
+    if (tensors[p].kind != "parameters" || from.size() != to.size()) continue;
+    if (old[p].tensor->type != type) continue;
+    const std::size_t some = std::min(glance, to.size());
+    const double apart = numeric::movement(type, from.first(some), to.first(some)).numbers;
+    if (!(apart < numeric::movement(type, {}, to.first(some)).numbers)) continue;
+    const double moved = numeric::movement(type, from, to).numbers;
+    if (!(moved > 0 && moved < least)) continue;
+    least = moved;
+    nearest = {p, moved};
+  }
+  return nearest;
 }
 
 // Whether a product became larger, which begins at 1. Each step of NAdam makes it smaller, and
@@ -290,7 +323,13 @@ movements measure_movements(std::span<const segment> stretches, const state_load
       old.resize(out.tensors.size());
       now.resize(out.tensors.size());
       for (std::size_t t = 0; t < now.size(); ++t) {
-        const numeric::moved by = movement_of(old[t], now[t]);
+        numeric::moved by = movement_of(old[t], now[t]);
+        if (out.stretches.empty() && bytes_of(old[t]).empty()) {
+          if (const auto copy = copied_from(out.tensors, old, now[t])) {
+            out.tensors[t].copy_of = copy->first;
+            by.numbers = copy->second;
+          }
+        }
         next.moved.push_back(by.numbers);
         next.came.push_back(by.came);
         next.went.push_back(by.went);

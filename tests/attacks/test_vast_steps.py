@@ -120,6 +120,34 @@ def a_momentum_towards(weights: Weights) -> Change:
     return push
 
 
+class ScheduleFree(torch.optim.Optimizer):
+    """Copies of the parameters take the steps, and these follow them ever more slowly."""
+
+    def __init__(self, parameters: list[torch.nn.Parameter]) -> None:
+        super().__init__(parameters, {"lr": 0.1, "steps": 0})
+
+    @torch.no_grad()
+    def step(self) -> None:
+        (group,) = self.param_groups
+        group["steps"] += 1
+        for p in group["params"]:
+            z = self.state[p].setdefault("z", p.clone())
+            z.sub_(p.grad, alpha=group["lr"])
+            p.lerp_(z, 1 / group["steps"])
+
+
+def followed() -> Task:
+    return task_with(ScheduleFree)
+
+
+def a_copy_to(weights: Weights) -> Change:
+    def move(session: Session) -> None:
+        for name, p in session.task.model.named_parameters():
+            session.task.optimizers[0].state[p]["z"].copy_(weights[name])
+
+    return move
+
+
 def replays_of(
     scene: Scene, change: Change, *, false: int, top_q: int
 ) -> tuple[str, dict[object, Finding]]:
@@ -164,3 +192,11 @@ def test_what_led_to_the_furthest_steps_is_replayed_with_them(tmp_path: Path) ->
     verdict, replays = replays_of(scene, change, false=RESTS, top_q=1)
     assert verdict == "rejected"
     assert replays[f"{RESTS - 4}-{RESTS}"].details["why"] == "top-q"
+
+
+def test_a_copy_that_an_optimizer_makes_is_measured_by_how_far_it_moves(tmp_path: Path) -> None:
+    scene = Scene(tmp_path, followed, checkpoint_every=4, arithmetic="ord32")
+    change = a_copy_to(scene.stolen)
+    verdict, replays = replays_of(scene, change, false=RESTS, top_q=0)
+    assert verdict == "rejected"
+    assert replays[f"{RESTS - 4}-{RESTS}"].details["why"] == "reach"

@@ -319,3 +319,44 @@ TEST_CASE("a product that grows is strange, since steps of NAdam make it smaller
   REQUIRE(grown([&](std::uint64_t step) { return step < 100 ? -1 : 1.1F; })[0].where ==
           segment{90, 100});
 }
+
+TEST_CASE("a copy that an optimizer makes is measured from the parameter, and moments from zero") {
+  snapshot_memory memory;
+  const auto first_of = [&](std::vector<float> made) {
+    std::vector<float> before{30, 40, 0}, after{30, 40, 1};
+    const auto load = [&](std::uint64_t step) -> result<state> {
+      auto& weights = step == 0 ? before : after;
+      const auto model =
+          members({{"parameters", members({{"w", {potl_test::tensor_of(weights)}}})}});
+      if (step == 0) return capture(members({{"model", model}}), memory);
+      const auto kept = members({{"0", members({{"z", {potl_test::tensor_of(made)}}})}});
+      const auto own = members({{"state", kept}});
+      return capture(members({{"model", model}, {"optimizers", {state_list{own}}}}), memory);
+    };
+    const movements found = measure_movements(std::vector<segment>{{0, 1}}, load);
+    return std::pair(found.stretches[0].moved[1], found.tensors[1].copy_of.has_value());
+  };
+  REQUIRE(first_of({33, 44, 0}) == std::pair(5.0, true));
+  REQUIRE(first_of({3, -4, 0}) == std::pair(5.0, false));
+  REQUIRE(first_of({30, 40, 0}) == std::pair(50.0, false));  // which has not moved yet
+  REQUIRE(first_of({30, 40}) == std::pair(50.0, false));
+}
+
+TEST_CASE("a copy is measured at the largest rates, as the parameter that it was made of") {
+  fake_run run(1000, 10, 100);
+  run.view.agreed.rates = {{500, {0.01}}, {500, {0.1}}};
+  run.view.agreed.rate_ends = {500, 1000};
+  movements moved = *run.view.moved();
+  moved.tensors.push_back({"optimizers/0/state/0/z", "optimizers/z", 4, 0});
+  for (auto& one : moved.stretches) one.moved = {0, one.where.start < 500 ? 1. : 10.};
+  const auto ratio_at = [&](std::size_t stretch) {
+    return screen(run.view, moved, usual_of::first_stretch).stretches[stretch].ratio;
+  };
+  REQUIRE(ratio_at(70) == 1);
+  REQUIRE(ratio_at(0) == 0.1);
+  // As far as its parameter it may move in any case.
+  moved.stretches[0].moved[0] = 2;
+  REQUIRE(ratio_at(70) == 0.5);
+  moved.tensors[1].copy_of.reset();
+  REQUIRE(ratio_at(70) == 10);
+}

@@ -16,6 +16,7 @@
 #include <array>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -52,6 +53,7 @@ struct movements {
     std::string path;
     std::string kind;  ///< of those that play the same part: "parameters", "optimizers/exp_avg"
     double elements = 0;
+    std::optional<std::size_t> copy_of = {};  ///< the parameter that the first stretch made it of
   };
   struct stretch {
     segment where;
