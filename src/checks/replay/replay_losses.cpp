@@ -58,7 +58,7 @@ std::string other_skip(std::uint64_t step, bool in_replay) {
 bool other_finiteness(const step_record& record, const segment_measurement& measurement,
                       std::size_t i) {
   return measurement.finite.size() == measurement.losses.size() &&
-         measurement.finite[i] == has(record, step_flag::non_finite);
+         measurement.finite[i] == has(record.flags, step_flag::non_finite);
 }
 
 // A gradient next to the largest number overflows on one machine and not on another.
@@ -133,7 +133,7 @@ std::vector<finding> judge_losses(const run_view& run, const replay_context& con
       out.push_back(std::move(one));
     }
     // Where a loss or an update says it, too, the finding is theirs.
-    const bool flag_alone = !skipped && !has(*record, step_flag::skipped) &&
+    const bool flag_alone = !skipped && !has(record->flags, step_flag::skipped) &&
                             std::isfinite(record->loss) && std::isfinite(measurement.losses[i]);
     if (exact && flag_alone && other_finiteness(*record, measurement, i) &&
         rule_enabled("transcript.finite")) {
