@@ -148,7 +148,11 @@ transcript::state replayer::load(std::uint64_t step, std::optional<std::uint64_t
     if (const auto largest = work_.largest_state_bytes()) run_.expect_largest_state_bytes(*largest);
     sized_ = true;
   }
-  const bool is_missing = !branch && may_be_missing(step);
+  bool is_missing = !branch && may_be_missing(step);
+  if (is_missing && !settings_.derive) {  // it may have come since the run was opened
+    const auto come = run_.load_state(step);
+    is_missing = !come && come.why().code == errc::missing;
+  }
   transcript::state out = is_missing ? derived(step) : opened(step, branch);
   // A trainer on another processor than the recording one may come to no NaN that it could store.
   if (is_missing && !settings_.derive && not_finite(out).empty()) {

@@ -51,6 +51,7 @@ def rederive(
     """Stores all missing checkpoints of a run, or those that a challenge asks for.
 
     Each is trained from the stored state before it, and kept only if it has the recorded digest.
+    In exact arithmetic one that has not, such as a NaN, may be followed by others that have.
 
     Args:
         run: The run directory.
@@ -63,8 +64,8 @@ def rederive(
 
     Raises:
         JobMismatch: The task is not that of the run's job.
-        MismatchError: A state comes out with other bits than were recorded; those before it are
-            stored.
+        MismatchError: A state comes out with other bits than were recorded. In exact arithmetic all
+            others are stored, in stock arithmetic those before it.
         MissingError: The state at step 0 is not there.
         UsageError: The challenge is not about this run as it was committed to, or about a job that
             has every checkpoint stored.
@@ -82,7 +83,7 @@ def rederive(
     total = sum(last - first for first, last in ways)
     if total == 0 and not missing:
         return Rederivation(steps=(), trained=0)
-    done = 0
+    done, others = 0, list[int]()
     rounding = _Followed(evidence) if evidence.job.arithmetic == _rounded_steps.LOG64 else None
     with (
         open_checked(build, job_of(evidence.job, evidence)) as session,
@@ -96,18 +97,28 @@ def rederive(
                 session.run_step(step, batch, rounding=follow)
                 if step in missing:
                     state = session.capture()
-                    if state.digest() != missing[step]["state"]:
-                        raise MismatchError(
-                            f"the state of step {step} comes out with other bits than were "
-                            "recorded (derive it on the machine and with the number of threads "
-                            "that recorded it; in exact arithmetic only the bits of a NaN depend "
-                            "on them)"
-                        )
-                    state.save(str(directory / _name(step, int(missing[step]["branch"]))))
+                    if state.digest() == missing[step]["state"]:
+                        state.save(str(directory / _name(step, int(missing[step]["branch"]))))
+                    else:
+                        others.append(step)
+                        # A NaN is the processor's, and may pass: the states behind it are owed.
+                        if not session.is_reproducible:
+                            raise _other_bits(others)
                 done += 1
                 if advance is not None:
                     advance(done)
+    if others:
+        raise _other_bits(others)
     return Rederivation(steps=tuple(sorted(missing)), trained=done)
+
+
+def _other_bits(steps: list[int]) -> MismatchError:
+    more = f" (and those of {len(steps) - 1} later ones)" if len(steps) > 1 else ""
+    return MismatchError(
+        f"the state of step {steps[0]}{more} comes out with other bits than were recorded",
+        "derive it on the machine and with the number of threads that recorded it; in exact "
+        "arithmetic only the bits of a NaN depend on them",
+    )
 
 
 class _Followed:

@@ -149,6 +149,17 @@ def test_a_challenge_that_is_not_answered_rejects(sparse: Delivery) -> None:
     assert report.verdict == "rejected" and rules(report) == {"transcript.withheld"}
 
 
+def test_a_state_that_comes_while_others_are_replayed_is_not_withheld(sparse: Delivery) -> None:
+    drawn = sparse.draw()
+
+    def deliver_once(done: int, total: int) -> None:
+        if sparse.files() == STORED:
+            potl.rederive(sparse.run.path, task=tasks.build, challenge=drawn)
+
+    # The first segment, which starts at a stored state, is replayed first.
+    assert sparse.verify(challenge=drawn, progress=deliver_once).verdict == "accepted"
+
+
 def trained(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The steps that are run from now on, as they are."""
     run_step, steps = potl.Session.run_step, []

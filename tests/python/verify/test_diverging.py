@@ -169,28 +169,42 @@ def lost() -> Task:
 
 
 class Spoiled(Elsewhere):
-    """Makes NaN of what no loss depends on, so that no record says so."""
+    """Makes NaN of what no loss depends on, so that no record says so, and until `healed`."""
+
+    healed = STEPS
 
     def step(self, batch: Any) -> torch.Tensor:
         loss = super().step(batch)
         done = self.model.get_buffer("done")
         done += 1
-        if done == 17:
+        if done in (17, self.healed):
             with torch.no_grad():
-                self.model.get_parameter("spare")[1] = math.nan
+                self.model.get_parameter("spare")[1] = math.nan if done == 17 else 1.0
         return loss
 
 
-def spoiled() -> Task:
+class Healed(Spoiled):
+    healed = 20
+
+
+def spoiled(task: type[Spoiled] = Spoiled) -> Task:
     model = nn.Sequential(nn.Linear(6, 5), nn.Linear(5, 2))
     model.register_buffer("done", torch.zeros((), dtype=torch.int64))
     model.register_parameter("spare", nn.Parameter(torch.ones(3)))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
     options = {"dataset": data(), "loss": F.cross_entropy, "batch_size": 8, "max_steps": STEPS}
-    return Spoiled(model=model, optimizer=optimizer, **options)
+    return task(model=model, optimizer=optimizer, **options)
 
 
-@pytest.mark.parametrize("build", [lost, spoiled], ids=["of an update", "that no record tells"])
+def healed() -> Task:
+    return spoiled(Healed)
+
+
+@pytest.mark.parametrize(
+    "build",
+    [lost, spoiled, healed],
+    ids=["of an update", "that no record tells", "that passes"],
+)
 def test_who_cannot_derive_the_first_nan_withholds_nothing(
     build: Callable[[], Task], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
