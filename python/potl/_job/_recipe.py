@@ -79,7 +79,11 @@ def environment() -> Description:
     """Versions that explain why two machines may round differently, and the words of a command
     line that the task's module has read.
     """
-    words = list(_arguments.module_arguments)
+    # A file's name may have bytes that JSON has not.
+    words = [
+        one.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+        for one in _arguments.module_arguments
+    ]
     return {
         **({"arguments": words} if words else {}),
         "potl": _core.version(),

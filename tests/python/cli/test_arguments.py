@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
 import subprocess
 import sys
@@ -14,7 +15,9 @@ import pytest
 from places import HELPERS
 
 import potl
+from potl._base import _arguments
 from potl._cli import _cli
+from potl._job import _recipe
 
 TASK = """
 import argparse
@@ -98,3 +101,9 @@ def test_names_that_are_not_utf8_are_wrong_usage(folder: Path) -> None:
     done = subprocess.run([*command, b"--json"], capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert "not UTF-8" in json.loads(done.stdout)["error"]["message"]
+
+
+def test_a_job_names_words_that_are_no_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    given = ("--file", os.fsdecode(b"caf\xe9"))
+    monkeypatch.setattr(_arguments, "module_arguments", given)
+    assert _recipe.environment()["arguments"] == ["--file", "caf\ufffd"]
