@@ -58,8 +58,8 @@ class GradientNorm:
         ]
         if gradients:
             norm = _norm(gradients)
-            if not math.isfinite(norm):  # squares overflow long before their roots
-                norm = _norm([gradient.double() for gradient in gradients])
+            if not math.isfinite(norm):
+                norm = _scaled_norm(gradients)
             self._squared += norm * norm
 
 
@@ -71,5 +71,18 @@ def _norm(gradients: list[torch.Tensor]) -> float:
     ):
         # What get_total_norm does, without sorting the tensors into groups.
         return float(torch.linalg.vector_norm(torch.stack(torch._foreach_norm(gradients))))
-    dense = [g.coalesce().values() if g.is_sparse else g for g in gradients]
-    return float(torch.nn.utils.get_total_norm(dense))
+    return float(torch.nn.utils.get_total_norm(_dense(gradients)))
+
+
+def _scaled_norm(gradients: list[torch.Tensor]) -> float:
+    """The same where squares overflow, which they do long before their roots. Not in float64, which
+    exact arithmetic has on the CPU alone.
+    """
+    dense = [g for g in _dense(gradients) if g.numel() > 0]
+    largest = max(float(torch.linalg.vector_norm(g, math.inf)) for g in dense)
+    norms = [float(torch.linalg.vector_norm(g / largest)) for g in dense]
+    return largest * math.hypot(*norms)
+
+
+def _dense(gradients: list[torch.Tensor]) -> list[torch.Tensor]:
+    return [g.coalesce().values() if g.is_sparse else g for g in gradients]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+import math
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -21,6 +22,7 @@ import potl
 from potl import Session, Task, _core
 from potl._arithmetic import _library
 from potl._job import _training_state
+from potl._job._gradient_norm import GradientNorm
 from potl._task._capture import TreeBuilder
 
 GPU = torch.cuda.is_available()
@@ -38,6 +40,19 @@ def _hashing(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     yield
     if not GPU:
         library.use_device("cpu", None)
+
+
+@pytest.mark.parametrize(("gradient", "norm"), [(3e25, 5e25), (math.nan, math.nan)])
+def test_gradients_are_told_to_be_finite_where_there_is_no_float64(
+    gradient: float, norm: float
+) -> None:
+    weights = [nn.Parameter(torch.ones(1, device=DEVICE)) for _ in range(2)]
+    optimizer = torch.optim.SGD(weights)
+    watched = GradientNorm([optimizer])
+    weights[0].grad, weights[1].grad = (torch.full_like(weights[0], g) for g in (gradient, 4e25))
+    with potl.deterministic("ord32"):
+        optimizer.step()
+    assert watched.value == pytest.approx(norm, nan_ok=True)
 
 
 def placed(device: str, build: Build) -> Task:
