@@ -271,7 +271,7 @@ def judge(
             from ._onlooker import Onlooker
 
             onlooker = Onlooker(agreed, described)
-            again = onlooker.disagrees
+            again = onlooker._disagrees
     found = _core.judge_dispute(setting, evidence.transcript, again)
     notes = notes_in(evidence.transcript.partition("\n")[0])
     require_held(notes["trainer"], commitment)

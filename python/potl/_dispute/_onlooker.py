@@ -78,7 +78,7 @@ class Onlooker(Referee):
         self._described = described
         self._steps, self._operands, self._sums = {}, {}, {}
 
-    def disagrees(self, now: _core.DisputeProceedings, made: _core.DisputeDecision) -> str | None:
+    def _disagrees(self, now: _core.DisputeProceedings, made: _core.DisputeDecision) -> str | None:
         """What is wrong with somebody's decision; None where it follows, or is believed."""
         try:
             own = self._follows(now)

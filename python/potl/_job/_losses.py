@@ -60,7 +60,7 @@ class Losses:
             return as_number(whole)
 
     def of_samples(self, ids: Sequence[int]) -> tuple[float, float]:
-        """Mean and deviation over samples: `Session.subset_loss`."""
+        """Mean and deviation over samples: `Session._subset_loss`."""
         epoch = min(self._state.epoch, self._task.epochs - 1)
         losses: list[torch.Tensor] = []
         with _random.scope(), torch.no_grad(), self._state.unchanged():

@@ -160,7 +160,7 @@ class Steps:
 
     @contextlib.contextmanager
     def own(self, step: int) -> Iterator[None]:
-        """Randomness and arithmetic of a step that the caller computes: `Session.own_step`."""
+        """Randomness and arithmetic of a step that the caller computes: `Session._own_step`."""
         with _random.scope(), torch.enable_grad():
             self._randomness.begin(step)
             self._task._before_micro_batch(0)

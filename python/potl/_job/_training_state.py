@@ -76,7 +76,7 @@ class TrainingState:
         return _core.State.capture(tree, whole=whole)
 
     def digest_there(self) -> bytes | None:
-        """The digest of the state, hashed by its device: `Session.digest_there`."""
+        """The digest of the state, hashed by its device: `Session._digest_there`."""
         library = self._hashing_library
         if library is None:
             return None
@@ -149,7 +149,7 @@ class TrainingState:
         return first_difference(self._fixed, self._fixed_part(tree, self._schedule.varying))
 
     def require_restorable(self, state: _core.State) -> None:
-        """Refuses what nobody could restore: `Session.require_restorable`."""
+        """Refuses what nobody could restore: `Session._require_restorable`."""
         place = self._other_recipe(state.tree())
         if place is not None:
             raise NotReplayable(

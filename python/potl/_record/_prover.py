@@ -73,7 +73,10 @@ class Prover:
         ...         print(step.number, step.loss)
         >>> commitment = prover.run.commit()  # doctest: +SKIP
 
-    Arguments and errors are those of `record`.
+    Arguments and errors are those of `record`, which also takes `progress` and `group`.
+
+    Raises:
+        NotReplayable: The body of the loop left something changed that the next step begins with.
     """
 
     @renamed(path="run")
