@@ -152,6 +152,7 @@ transcript::state replayer::load(std::uint64_t step, std::optional<std::uint64_t
   if (is_missing && !settings_.derive) {  // it may have come since the run was opened
     const auto come = run_.load_state(step);
     is_missing = !come && come.why().code == errc::missing;
+    if (is_missing) deadline_.reset();  // who withholds it cannot spend the verifier's time
   }
   transcript::state out = is_missing ? derived(step) : opened(step, branch);
   // A trainer on another processor than the recording one may come to no NaN that it could store.

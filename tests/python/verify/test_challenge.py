@@ -143,9 +143,10 @@ def test_a_derived_state_has_the_bytes_of_one_that_was_stored(
     assert sparse.verify(checks=CHECKS).verdict == "accepted"
 
 
-def test_a_challenge_that_is_not_answered_rejects(sparse: Delivery) -> None:
+@pytest.mark.parametrize("timeout", [None, 1e-9])
+def test_a_challenge_that_is_not_answered_rejects(sparse: Delivery, timeout: float | None) -> None:
     drawn = sparse.draw()
-    report = sparse.verify(challenge=drawn)
+    report = sparse.verify(challenge=drawn, timeout=timeout)
     assert report.verdict == "rejected" and rules(report) == {"transcript.withheld"}
 
 
