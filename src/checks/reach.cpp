@@ -8,6 +8,7 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <utility>
 
 #include <potl/core/rules.hpp>
 #include <potl/numeric/detail/distance.hpp>
@@ -209,21 +210,22 @@ std::optional<std::pair<std::size_t, double>> copied_from(
   const bytes_view to = bytes_of(now);
   if (to.empty()) return std::nullopt;
   const dtype type = now.tensor->type;
-  std::optional<std::pair<std::size_t, double>> nearest;
-  double least = numeric::movement(type, {}, to).numbers;
+  const std::size_t some = std::min(glance, to.size());
+  double least = numeric::movement(type, {}, to.first(some)).numbers;
+  std::optional<std::size_t> nearest;
   for (std::size_t p = 0; p < tensors.size(); ++p) {
     const bytes_view from = bytes_of(old[p]);
     if (tensors[p].kind != "parameters" || from.size() != to.size()) continue;
     if (old[p].tensor->type != type) continue;
-    const std::size_t some = std::min(glance, to.size());
     const double apart = numeric::movement(type, from.first(some), to.first(some)).numbers;
-    if (!(apart < numeric::movement(type, {}, to.first(some)).numbers)) continue;
-    const double moved = numeric::movement(type, from, to).numbers;
-    if (!(moved > 0 && moved < least)) continue;
-    least = moved;
-    nearest = {p, moved};
+    if (!(apart < least)) continue;
+    least = apart;
+    nearest = p;
   }
-  return nearest;
+  if (!nearest) return std::nullopt;
+  const double moved = numeric::movement(type, bytes_of(old[*nearest]), to).numbers;
+  if (!(moved > 0 && moved < numeric::movement(type, {}, to).numbers)) return std::nullopt;
+  return std::pair(*nearest, moved);
 }
 
 // Whether a product became larger, which begins at 1. Each step of NAdam makes it smaller, and
@@ -512,20 +514,17 @@ finding judge_reach(const run_view& run, double reach, std::uint64_t pool, std::
   std::uint64_t beyond = 0, left = 0, room = 0;
   double largest = 0;
   const screened* worst = nullptr;
+  std::uint64_t last = 0;
   for (const screened& one : seen.stretches) {
+    const std::uint64_t before = std::exchange(last, one.where.start);
     if (!is_beyond(one, reach)) {
       largest = std::max(largest, one.ratio);
       continue;
     }
     ++beyond;
-    std::vector<segment> wanted = what_led_to(*moved, one.where);
-    wanted.push_back(one.where);
-    bool open = false;
-    for (const segment& each : wanted) {
-      room += starting_before(each.end) - starting_before(each.start);
-      open = open || !is_covered(each, measurements);
-    }
-    if (!open) continue;
+    const segment both{before, one.where.end};
+    room += starting_before(both.end) - starting_before(both.start);
+    if (is_covered(both, measurements)) continue;
     ++left;
     if (worst == nullptr || !(one.ratio <= worst->ratio)) worst = &one;
   }

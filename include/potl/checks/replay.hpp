@@ -10,7 +10,7 @@
 // Cost: one training step per replayed step. Where end states differ by a bit, noise_repeats more
 // for the first segment and one more for every fourth other one, and 1 + noise_repeats for at most
 // a fifth of them: those that only their own noise can clear or convict. `reach` and `top_q` load
-// every checkpoint once and add at most `samples` segments and a fifth of them.
+// every checkpoint once and add at most twice `samples` segments and a fifth of them.
 // Cannot detect: a cheat in segments that were not drawn; differences below the tolerance; what
 // the agreed recipe itself does wrong.
 // Source: H. Jia et al., Proof-of-Learning (2103.05633), sections IV and V; Lab Apex (VMO) for

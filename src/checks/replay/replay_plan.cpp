@@ -206,6 +206,8 @@ result<replay_selection> select_segments(const run_view& run, const replay_optio
     const auto ranked = screened_choice::ranked(
         screen(run, *moved, usual_by(stretches.size(), out.pool.size(), out.random.size()))
             .stretches);
+    // However many tensors rested, what moved them last takes nobody's place.
+    screened_choice rested(out.all, out.requests);
     for (const screened& one : ranked) {
       if (!reaches || !is_beyond(one, options.reach)) break;
       const bool furthest = !choice.has_spent();
@@ -213,7 +215,14 @@ result<replay_selection> select_segments(const run_view& run, const replay_optio
         if (choice.take(each, options.samples, furthest)) ask(each, "reach");
       };
       take(one.where);
-      for (const segment& each : what_led_to(*moved, one.where)) take(each);
+      const std::vector<segment> led = what_led_to(*moved, one.where);
+      for (std::size_t i = 0; i < led.size(); ++i) {
+        if (i == 0) {
+          take(led[i]);
+        } else if (rested.take(led[i], options.samples, !rested.has_spent())) {
+          ask(led[i], "reach");
+        }
+      }
     }
     // However many change honestly, they leave nothing undecided: which are false is not known.
     const std::uint64_t some = (options.samples + 3) / 4;

@@ -130,8 +130,9 @@ inline bool is_beyond(const screened& one, double reach) { return !(one.ratio <=
 /// divides by next to nothing true steps lead anywhere, at once or after it rested.
 std::vector<segment> what_led_to(const movements& moved, const segment& far);
 
-/// The finding of rule replay.reach: the first stretch was replayed, and every one beyond with what
-/// led to it, as far as was measured. `sampled` of `pool` segments were drawn and judged.
+/// The finding of rule replay.reach: the first stretch was replayed, and every one beyond with the
+/// one before it, as far as was measured; what moved last what rested has a room of its own, and is
+/// not asked for here. `sampled` of `pool` segments were drawn and judged.
 finding judge_reach(const run_view& run, double reach, std::uint64_t pool, std::uint64_t sampled,
                     std::span<const segment_measurement> measurements);
 
