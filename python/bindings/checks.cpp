@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The registry, questions, verdicts and reports for Python.
+#include <algorithm>
+
 #include <potl/checks/check.hpp>
 #include <potl/checks/detail/question.hpp>
 #include <potl/checks/detail/reach.hpp>
@@ -149,7 +151,7 @@ auto released(Call call) {
 class bound_questions {
  public:
   bound_questions(py::object evidence, const py::iterable& asked, const py::iterable& earlier,
-                  bool screen)
+                  bool screen, bool from_log)
       : evidence_(std::move(evidence)),
         view_(checks::view_of(py::cast<const transcript::evidence&>(evidence_))) {
     if (!screen) view_.moved = nullptr;
@@ -162,7 +164,7 @@ class bound_questions {
     const transcript::ledger_memory known = memory_of(earlier);
     released([&] {
       all_ = checks::planned(checks::with_earlier(std::move(wanted), known, &unknown_), view_,
-                             view_.source->rejected());
+                             rejected(from_log));
     });
   }
 
@@ -200,6 +202,14 @@ class bound_questions {
   const std::vector<std::string>& unknown() const { return unknown_; }
 
  private:
+  // Which files are there has no say in a challenge, which is drawn from the log alone.
+  bool rejected(bool from_log) const {
+    const auto& found = view_.source->findings();
+    return std::any_of(found.begin(), found.end(), [&](const finding& one) {
+      return one.result == outcome::reject && !(from_log && one.rule == "transcript.withheld");
+    });
+  }
+
   py::object evidence_;
   run_view view_;
   std::vector<checks::question> all_;
@@ -232,9 +242,9 @@ void bind_questions(py::module_& module) {
   module.def("judge_check", &judge_check, py::arg("check"), py::arg("evidence"), py::arg("options"),
              py::arg("nonce"), py::arg("answers"));
   py::class_<bound_questions>(module, "Questions", py::module_local())
-      .def(py::init<py::object, const py::iterable&, const py::iterable&, bool>(),
+      .def(py::init<py::object, const py::iterable&, const py::iterable&, bool, bool>(),
            py::arg("evidence"), py::arg("asked"), py::arg("earlier"), py::kw_only(),
-           py::arg("screen") = true)
+           py::arg("screen") = true, py::arg("from_log") = false)
       .def("listed", &bound_questions::listed)
       .def("requests", &bound_questions::requests)
       .def("settled_by", &bound_questions::settled_by, py::arg("measurement"))

@@ -382,6 +382,7 @@ class Questions:
         earlier: Sequence[tuple[bytes, list[tuple[str, Options]]]],
         *,
         screen: bool = True,
+        from_log: bool = False,
     ) -> None: ...
     def listed(self) -> list[tuple[str, Options, bytes, bool, list[Request]]]:
         """Name, options, nonce, whether it was asked before, requests."""

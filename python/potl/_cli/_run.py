@@ -316,7 +316,10 @@ def _rederive(
     task: TaskOption,
     challenge: Annotated[
         Path | None,
-        typer.Option(help="Derive only the states that this file of potl challenge names."),
+        typer.Option(
+            help="Derive only the states that this file of potl challenge names, and stored "
+            "ones that were lost."
+        ),
     ] = None,
 ) -> Result:
     """Train again, and store, the states that a run lacks.

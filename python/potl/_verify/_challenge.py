@@ -198,7 +198,7 @@ def challenge(
         chosen = list((Policy() if policy is None else policy)._checks(own))
     drawn = or_fresh(nonce)
     asked = tuple((check.name, given(check.options())) for check in chosen)
-    questions = Questions(evidence, asked, drawn, known, screen=False)
+    questions = Questions(evidence, asked, drawn, known, screen=False, from_log=True)
     out = Challenge(
         job=own.id,
         root=root_of(note),

@@ -45,6 +45,7 @@ class Questions:
         known: What was asked before.
         screen: Whether the stored states are looked at for what else should be replayed; a
             challenge does not, since it comes before them.
+        from_log: Whether a run is asked about that is rejected for nothing but missing files.
 
     Attributes:
         all: The questions, the present ones first.
@@ -63,6 +64,7 @@ class Questions:
         known: Memory,
         *,
         screen: bool,
+        from_log: bool = False,
     ) -> None:
         self._core = _core.Questions(
             evidence,
@@ -72,6 +74,7 @@ class Questions:
                 for then in known.challenges
             ],
             screen=screen,
+            from_log=from_log,
         )
         self.all = [
             Question(name, given(options), drawn, earlier, plan)

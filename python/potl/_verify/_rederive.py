@@ -48,7 +48,7 @@ def rederive(
     challenge: Challenge | str | os.PathLike[str] | None = None,
     progress: Progress = None,
 ) -> Rederivation:
-    """Stores all missing checkpoints of a run, or those that a challenge asks for.
+    """Stores all missing checkpoints of a run, or those that a challenge or the job asks for.
 
     Each is trained from the stored state before it, and kept only if it has the recorded digest.
     In exact arithmetic one that has not, such as a NaN, may be followed by others that have.
@@ -56,7 +56,8 @@ def rederive(
     Args:
         run: The run directory.
         task: `build` of the task that was recorded, or "module:function".
-        challenge: What the verifier drew (`potl.challenge`), or its file: only those states.
+        challenge: What the verifier drew (`potl.challenge`), or its file: only those states, and
+            those that the job has stored and that were lost.
         progress: None for a bar when stderr is a terminal, a bool, or a function of (done, total).
 
     Returns:
@@ -77,7 +78,12 @@ def rederive(
     missing = {int(one["step"]): one for one in evidence.missing_checkpoints()}
     if challenge is not None:
         wanted = _wanted(as_challenge(challenge), evidence, directory)
-        missing = {step: one for step, one in missing.items() if step in wanted}
+        # A state that the job stores, and that was lost, rejects whatever is drawn.
+        missing = {
+            step: one
+            for step, one in missing.items()
+            if step in wanted or evidence.job.is_checkpoint(step)
+        }
     stored = sorted(int(one["step"]) for one in evidence.checkpoints())
     ways = _ways(stored, sorted(missing))
     total = sum(last - first for first, last in ways)

@@ -243,6 +243,20 @@ def test_states_that_the_agreement_stores_are_not_excused(sparse: Delivery) -> N
     assert "transcript.withheld" in rules(sparse.verify(challenge=drawn))
 
 
+def test_lost_files_change_no_draw_and_are_derived_with_it(sparse: Delivery) -> None:
+    nonce = "7" * 64
+    whole = sparse.draw(nonce=nonce, ledger=None)
+    checkpoints = sparse.run.path / "checkpoints"
+    lost = (checkpoints / "step-8.safetensors").read_bytes()
+    (checkpoints / "step-8.safetensors").unlink()
+    drawn = sparse.draw(nonce=nonce)
+    assert drawn.states and drawn.states == whole.states
+    done = potl.rederive(sparse.run.path, task=tasks.build, challenge=drawn)
+    assert set(done.steps) == {8, *drawn.states}
+    assert (checkpoints / "step-8.safetensors").read_bytes() == lost
+    assert sparse.verify(challenge=drawn).verdict == "accepted"
+
+
 def test_an_earlier_challenge_is_repeated_by_the_next(sparse: Delivery) -> None:
     first = sparse.draw(nonce="11" * 32)
     other = sparse.first_draw(lambda states: not set(states) <= set(first.states), checks=CHECKS)
