@@ -306,8 +306,9 @@ json_value next_json(std::span<const finding> findings, const answer_facts& fact
     }
     steps.emplace_back("Send the trainer the findings that reject: they say what does not fit.");
     steps.emplace_back(
-        "A file that was damaged on the way can be replaced by an intact one that fits the "
-        "commitment. Anything else needs a new run.");
+        "A file that was damaged or lost can be replaced by an intact one that fits the "
+        "commitment; a lost state is trained again by potl rederive. Anything else needs a new "
+        "run.");
   } else if (facts.result == verdict::inconclusive) {
     add_remedies(findings, facts, steps);
   } else if (is_exhausted(reached)) {

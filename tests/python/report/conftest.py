@@ -218,8 +218,9 @@ def rejected() -> dict[str, Any]:
     report["next"] = {
         "steps": [
             "Send the trainer the findings that reject: they say what does not fit.",
-            "A file that was damaged on the way can be replaced by an intact one that fits the "
-            "commitment. Anything else needs a new run.",
+            "A file that was damaged or lost can be replaced by an intact one that fits the "
+            "commitment; a lost state is trained again by potl rederive. Anything else needs a "
+            "new run.",
         ],
         "seconds_per_segment": None,
         "stronger": [],
