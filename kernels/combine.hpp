@@ -14,7 +14,7 @@
 
 #include "block.hpp"
 #include "numeric/elementwise/combinations.hpp"
-#include "numeric/ieee/binary.hpp"
+#include "numeric/ieee/functions.hpp"
 
 namespace potl::cuda {
 
@@ -26,11 +26,11 @@ POTL_BODY combined_lane at(const operand& of, std::uint64_t i) {
 
 /// x - y trunc(x / y), exact, in whole numbers: the significand of x is divided by that of y, and
 /// the rest of it again for each 40 bits by which x is shifted further than y.
-POTL_BODY float rest_of_quotient(float x, float y) {
+POTL_BODY combined_lane rest_of_quotient(combined_lane x, combined_lane y) {
   constexpr std::uint32_t sign = 0x80000000U, infinite = 0x7f800000U, one = 0x00800000U;
-  const std::uint32_t bits = combined_lane(x).to_bits();
-  const std::uint32_t a = bits & ~sign, b = combined_lane(y).to_bits() & ~sign;
-  if (a >= infinite || b > infinite || b == 0) return canonical_nan();
+  const std::uint32_t bits = x.to_bits();
+  const std::uint32_t a = bits & ~sign, b = y.to_bits() & ~sign;
+  if (a >= infinite || b > infinite || b == 0) return combined_lane(canonical_nan());
   if (a < b) return x;
   // A subnormal number has the exponent of the smallest normal one.
   const std::uint32_t exponent = b < one ? 1 : b >> 23U;
@@ -46,7 +46,7 @@ POTL_BODY float rest_of_quotient(float x, float y) {
   const auto scale = numeric::elementwise::single<double>::bits(
       (static_cast<std::uint64_t>(exponent) + 1023 - 150) << 52U);
   const auto magnitude = static_cast<float>(static_cast<double>(rest) * scale.v);
-  return (bits & sign) != 0 ? -magnitude : magnitude;
+  return combined_lane((bits & sign) != 0 ? -magnitude : magnitude);
 }
 
 template <combination Kind>
@@ -62,12 +62,9 @@ struct combined_elements {
     if constexpr (Kind == combination::square_root) {
       return sqrt(x);
     } else if constexpr (Kind == combination::soft_shrink) {
-      const lane low = negative(first), not_above = smaller(first, x);
-      return x - larger(low, not_above);
+      return numeric::ieee::soft_shrink(x, first);
     } else if constexpr (Kind == combination::hard_swish) {
-      const lane up = x + lane(3.0F);
-      const lane ramp(up.v < 0 ? 0.0F : up.v > 6 ? 6.0F : up.v);
-      return ramp * x / lane(6.0F);
+      return numeric::ieee::hard_swish(x);
     } else if constexpr (Kind == combination::softplus) {
       return softplus(softplus_scalars<float>{n, m}, x);
     } else if constexpr (Kind == combination::elu) {
@@ -96,14 +93,13 @@ struct combined_elements {
                       numeric::ieee_binary{} == numeric::ieee_binary::fmod);
         constexpr auto function = static_cast<numeric::ieee_binary>(
             static_cast<int>(Kind) - static_cast<int>(combination::fmod));
-        return lane(numeric::ieee::compute(function, x.v, y.v, rest_of_quotient));
+        return numeric::ieee::compute<function>(x, y, rest_of_quotient);
       } else if constexpr (Kind == combination::pass_between) {
-        return n < y.v && y.v < m ? x : lane(0.0F);
+        return numeric::ieee::pass_between(x, y, first, second);
       } else if constexpr (Kind == combination::pass_beyond) {
-        return y.v < n || y.v > m ? x : lane(0.0F);
+        return numeric::ieee::pass_beyond(x, y, first, second);
       } else if constexpr (Kind == combination::hard_swish_gradient) {
-        const lane inside = (y / lane(3.0F) + lane(0.5F)) * x;
-        return y.v < -3 ? lane(0.0F) : y.v <= 3 ? inside : x;
+        return numeric::ieee::hard_swish_gradient(x, y);
       } else if constexpr (Kind == combination::softplus_gradient) {
         return softplus_slope(softplus_scalars<float>{n, m}, x, y);
       } else {

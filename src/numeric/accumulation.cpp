@@ -7,7 +7,7 @@
 
 #include <potl/core/error.hpp>
 
-#include "numeric/ieee/binary.hpp"
+#include "numeric/ieee/functions.hpp"
 #include "numeric/ranges.hpp"
 
 namespace potl::numeric {
@@ -41,13 +41,15 @@ struct multiply {
 template <class Real>
 struct maximum {
   static Real of(Real y, Real x) noexcept {
-    return ieee::compute(ieee_binary::maximum, y, x, add<Real>::of);
+    using lane = elementwise::single<Real>;
+    return ieee::maximum(lane(y), lane(x)).v;
   }
 };
 template <class Real>
 struct minimum {
   static Real of(Real y, Real x) noexcept {
-    return ieee::compute(ieee_binary::minimum, y, x, add<Real>::of);
+    using lane = elementwise::single<Real>;
+    return ieee::minimum(lane(y), lane(x)).v;
   }
 };
 

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstdint>
@@ -10,15 +11,15 @@
 #include <potl/numeric/detail/ieee.hpp>
 
 #include "catch.hpp"
+#include "numeric_levels.hpp"
 
 using namespace potl::numeric;
+using namespace potl::test;
 
 namespace {
 
 constexpr float infinity = std::numeric_limits<float>::infinity();
 const float not_a_number = std::numeric_limits<float>::quiet_NaN();
-
-std::uint32_t bits(float value) { return std::bit_cast<std::uint32_t>(value); }
 
 float one(ieee_binary function, float x, float y) {
   float out = 0;
@@ -27,7 +28,136 @@ float one(ieee_binary function, float x, float y) {
   return out;
 }
 
+/// As numeric/detail/ieee.hpp defines it, by branches and the C library.
+template <class Real>
+Real defined(ieee_binary function, Real x, Real y) {
+  const Real rest = std::fmod(x, y);
+  const bool falls_short = rest != 0 && (rest < 0) != (y < 0);
+  const bool is_minimum = function == ieee_binary::minimum || function == ieee_binary::fmin;
+  switch (function) {
+    case ieee_binary::fmod: return rest;
+    case ieee_binary::remainder: return falls_short ? rest + y : rest;
+    case ieee_binary::floor_divide: {
+      if (y == 0) return x / y;
+      const Real quotient = (x - rest) / y - (falls_short ? 1 : 0);
+      if (quotient == 0) return std::copysign(Real(0), x / y);
+      const Real whole = std::floor(quotient);
+      return quotient - whole > Real(0.5) ? whole + 1 : whole;
+    }
+    case ieee_binary::trunc_divide: return std::trunc(x / y);
+    case ieee_binary::fmax:
+    case ieee_binary::fmin:
+      if (x != x) return y;
+      if (y != y) return x;
+      [[fallthrough]];
+    default:
+      if (x != x || y != y) return x + y;
+      if (x == y) return std::signbit(x) == is_minimum ? x : y;
+      return (x < y) == is_minimum ? x : y;
+  }
+}
+
+/// call(x, y, out) at each level, with operands and result at either end of their memory, and with
+/// the result in place of an operand.
+template <class Real, class Call, class Expected>
+void check_each(const Call& call, const Expected& expected) {
+  using view = std::span<const Real>;
+  const auto all_of_x = hostile<Real>(300, 1);
+  auto all_of_y = hostile<Real>(300, 2);
+  std::shuffle(all_of_y.begin(), all_of_y.end(), std::mt19937(3));
+  for (const std::size_t count : {std::size_t{1}, std::size_t{31}, all_of_x.size()}) {
+    const view from_x(all_of_x.data(), count), from_y(all_of_y.data(), count);
+    std::vector<Real> wanted, wanted_of_one;
+    for (std::size_t i = 0; i < count; ++i) {
+      const auto result = [&](Real y) {
+        const Real value = expected(from_x[i], y);
+        return value == value ? value : std::numeric_limits<Real>::quiet_NaN();
+      };
+      wanted.push_back(result(from_y[i]));
+      wanted_of_one.push_back(result(from_y[0]));
+    }
+    at_each_level_and_end([&](isa level, guarded_end at) {
+      INFO(to_string(level) << ", " << count << " elements");
+      guarded<Real> x(from_x, at), y(from_y, at), out(count, at);
+      call(view(x), view(y), std::span<Real>(out));
+      CHECK(same_bits(out, wanted));
+      call(view(x), view(y.data(), 1), std::span<Real>(out));
+      CHECK(same_bits(out, wanted_of_one));
+      call(view(x), view(y), std::span<Real>(x));
+      CHECK(same_bits(x, wanted));
+    });
+  }
+}
+
+template <class Real>
+void check_formulas() {
+  using view = std::span<const Real>;
+  using results = std::span<Real>;
+  for (int i = 0; i <= static_cast<int>(ieee_binary::fmin); ++i) {
+    const auto function = static_cast<ieee_binary>(i);
+    CAPTURE(i);
+    check_each<Real>(
+        [&](view x, view y, results out) { apply(function, x, y, out, inline_executor()); },
+        [&](Real x, Real y) { return defined(function, x, y); });
+  }
+  check_each<Real>([](view x, view, results out) { square_root(x, out, inline_executor()); },
+                   [](Real x, Real) { return std::sqrt(x); });
+  check_each<Real>(
+      [](view x, view, results out) { soft_shrink(x, 0.7, out, inline_executor()); },
+      [](Real x, Real) {
+        const auto lambda = static_cast<Real>(0.7);
+        return x > lambda ? x - lambda : x < -lambda ? x + lambda : x == x ? Real(0) : x;
+      });
+  check_each<Real>([](view x, view, results out) { hard_swish(x, out, inline_executor()); },
+                   [](Real x, Real) {
+                     const Real up = x + 3;
+                     return (up < 0 ? 0 : up > 6 ? 6 : up) * x / 6;
+                   });
+  check_each<Real>(
+      [](view x, view dy, results out) { hard_swish_gradient(dy, x, out, inline_executor()); },
+      [](Real x, Real dy) { return x < -3   ? Real(0)
+                                   : x <= 3 ? (x / 3 + Real(0.5)) * dy
+                                            : dy; });
+  constexpr bounds of{-1.3, 2};
+  const auto low = static_cast<Real>(of.low), high = static_cast<Real>(of.high);
+  check_each<Real>(
+      [&](view x, view value, results out) { pass_between(value, x, of, out, inline_executor()); },
+      [&](Real x, Real value) { return low < x && x < high ? value : Real(0); });
+  check_each<Real>(
+      [&](view x, view value, results out) { pass_beyond(value, x, of, out, inline_executor()); },
+      [&](Real x, Real value) { return x < low || x > high ? value : Real(0); });
+}
+
 }  // namespace
+
+TEST_CASE("each instruction set gives what exact functions are defined to be") {
+  check_formulas<float>();
+  check_formulas<double>();
+}
+
+TEST_CASE("a choice by a bound moves any bits at each level") {
+  const auto x = hostile<float>(300, 4), yes = hostile<float>(300, 5), no = hostile<float>(300, 6);
+  std::vector<float> wanted;
+  for (std::size_t i = 0; i < x.size(); ++i) wanted.push_back(x[i] < 0.25F ? yes[i] : no[i]);
+  using view = std::span<const float>;
+  at_each_level_and_end([&](isa level, guarded_end at) {
+    INFO(to_string(level));
+    const guarded a(x, at), b(yes, at), c(no, at);
+    guarded<float> out(x.size(), at);
+    choose_below(view(a), 0.25, view(b), view(c), std::span<float>(out), inline_executor());
+    CHECK(same_bits(out, wanted));
+  });
+}
+
+TEST_CASE("one operand for all may lie where the first result goes") {
+  // Enough for several tasks.
+  const std::vector<float> x(100000, 1.0F);
+  std::vector<float> y(x.size());
+  y[0] = 0.25F;
+  apply(ieee_binary::remainder, std::span<const float>(x), std::span<const float>(y.data(), 1),
+        std::span<float>(y), inline_executor());
+  CHECK(y == std::vector<float>(x.size(), 0.0F));
+}
 
 TEST_CASE("the remainder has the sign of the divisor and fmod that of the dividend") {
   CHECK(one(ieee_binary::remainder, -7.0F, 3.0F) == 2.0F);
