@@ -128,7 +128,40 @@ void check_formulas() {
       [&](Real x, Real value) { return x < low || x > high ? value : Real(0); });
 }
 
+/// Dividends next to multiples of their divisors: quotients are rounded up to what they are below.
+template <class Real>
+void check_near_multiples(Real smallest) {
+  std::mt19937_64 draw(8);
+  std::vector<Real> x, y, wanted;
+  for (int i = 0; i < 4096; ++i) {
+    const int bits_of_quotient = static_cast<int>(draw() % std::numeric_limits<Real>::digits);
+    const auto times = static_cast<Real>(draw() >> (63 - bits_of_quotient));
+    const Real divisor = smallest * static_cast<Real>(1 + (draw() >> (i % 40 + 10)));
+    const Real multiple = times * divisor;
+    const Real dividend = std::nextafter(multiple, i % 3 == 0   ? multiple
+                                                   : i % 3 == 1 ? Real(0)
+                                                                : 2 * multiple);
+    x.push_back(i % 2 == 0 ? dividend : -dividend);
+    y.push_back(i % 5 == 0 ? divisor : -divisor);
+    wanted.push_back(std::fmod(x.back(), y.back()));
+  }
+  at_each_level([&](isa level) {
+    INFO(to_string(level));
+    std::vector<Real> out(x.size());
+    apply(ieee_binary::fmod, std::span<const Real>(x), std::span<const Real>(y),
+          std::span<Real>(out), inline_executor());
+    CHECK(same_bits(out, wanted));
+  });
+}
+
 }  // namespace
+
+TEST_CASE("remainders next to multiples of the divisor are exact at each level") {
+  check_near_multiples<float>(1);
+  check_near_multiples<float>(std::numeric_limits<float>::denorm_min());
+  check_near_multiples<double>(1);
+  check_near_multiples<double>(std::numeric_limits<double>::denorm_min());
+}
 
 TEST_CASE("each instruction set gives what exact functions are defined to be") {
   check_formulas<float>();

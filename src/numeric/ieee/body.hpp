@@ -10,9 +10,8 @@
 namespace potl::numeric::ieee {
 namespace {
 
-/// Lane by lane.
 template <class R>
-POTL_INLINE R rest_of_quotient(R x, R y) {
+[[gnu::noinline]] R rest_of_each(R x, R y) {
   using Real = typename R::element;
   Real a[R::lanes], b[R::lanes];
   x.store(a);
@@ -25,6 +24,21 @@ POTL_INLINE R rest_of_quotient(R x, R y) {
     }
   }
   return R::load(a);
+}
+
+/// x - y trunc(x / y), with the sign of x. A quotient whose fraction has a bit is rounded to its
+/// whole number or to the next one: either leaves a rest that is a number, and exact.
+template <class R>
+POTL_INLINE R rest_of_quotient(R x, R y) {
+  if constexpr (R::lanes > 1) {
+    const R a = magnitude(x), b = magnitude(y), quotient = a / b;
+    const auto has_fraction = less(quotient, spacing<R>());
+    if (!any(negate(both(has_fraction, less(b, elementwise::infinity<R>()))))) {
+      const R rest = fma(negative(trunc(quotient)), b, a);
+      return with_sign(select(less(rest, constant<R>(0.0)), rest + b, rest), x);
+    }
+  }
+  return rest_of_each(x, y);
 }
 
 /// out = function(values of the operands)

@@ -16,13 +16,16 @@ using elementwise::constant;
 using elementwise::either;
 using elementwise::negate;
 
-/// Beyond `spacing`, every number is whole; up to it, adding it rounds to whole numbers.
+/// From here on every number is whole; up to it, adding it rounds to whole numbers.
+template <class R>
+POTL_INLINE R spacing() {
+  return constant<R>(sizeof(typename R::element) == 4 ? 0x1p23 : 0x1p52);
+}
 template <class R>
 POTL_INLINE R trunc(R x) {
-  const R spacing = constant<R>(sizeof(typename R::element) == 4 ? 0x1p23 : 0x1p52);
-  const R size = magnitude(x), near = (size + spacing) - spacing;
+  const R size = magnitude(x), near = (size + spacing<R>()) - spacing<R>();
   const R below = select(less(size, near), near - constant<R>(1.0), near);
-  return with_sign(select(less(size, spacing), below, size), x);
+  return with_sign(select(less(size, spacing<R>()), below, size), x);
 }
 template <class R>
 POTL_INLINE R floor(R x) {
