@@ -4,6 +4,8 @@
 // x - y trunc(x / y).
 #pragma once
 
+#include <cmath>
+
 #include <potl/numeric/detail/ieee.hpp>
 
 #include "numeric/elementwise/lanes.hpp"
@@ -26,6 +28,10 @@ POTL_INLINE R trunc(R x) {
   const R size = magnitude(x), near = (size + spacing<R>()) - spacing<R>();
   const R below = select(less(size, near), near - constant<R>(1.0), near);
   return with_sign(select(less(size, spacing<R>()), below, size), x);
+}
+template <class E>
+POTL_INLINE elementwise::single<E> trunc(elementwise::single<E> x) {  // without lanes: no branch
+  return elementwise::single<E>(std::trunc(x.v));
 }
 template <class R>
 POTL_INLINE R floor(R x) {
