@@ -200,33 +200,66 @@ bytes_view bytes_of(const state_part& one) {
   return one.tensor == nullptr ? bytes_view() : one.tensor->bytes;
 }
 
-// The parameter of which a tensor is a copy that was not there before, and how far that has moved.
-// Its length says nothing of how far it moves, as that of moments does. A copy that has not moved
-// yet says nothing, either.
-std::optional<std::pair<std::size_t, double>> copied_from(
-    const std::vector<movements::tensor>& tensors, const std::vector<state_part>& old,
-    const state_part& now) {
-  constexpr std::size_t glance = 4096;
-  const bytes_view to = bytes_of(now);
-  if (to.empty()) return std::nullopt;
-  const dtype type = now.tensor->type;
-  const std::size_t some = std::min(glance, to.size());
-  double least = numeric::movement(type, {}, to.first(some)).numbers;
-  std::optional<std::size_t> nearest;
-  for (std::size_t p = 0; p < tensors.size(); ++p) {
-    const bytes_view from = bytes_of(old[p]);
-    if (tensors[p].kind != "parameters" || from.size() != to.size()) continue;
-    if (old[p].tensor->type != type) continue;
-    const double apart = numeric::movement(type, from.first(some), to.first(some)).numbers;
-    if (!(apart < least)) continue;
-    least = apart;
-    nearest = p;
+// Which tensors of a state are copies of parameters of the one before.
+class copied_parameters {
+ public:
+  copied_parameters(const std::vector<movements::tensor>& tensors,
+                    const std::vector<state_part>& old) {
+    for (std::size_t p = 0; p < tensors.size(); ++p) {
+      if (tensors[p].kind != "parameters" || bytes_of(old[p]).empty()) continue;
+      alike_[kind_of(old[p])].push_back({p, &old[p], some_of(old[p])});
+    }
   }
-  if (!nearest) return std::nullopt;
-  const double moved = numeric::movement(type, bytes_of(old[*nearest]), to).numbers;
-  if (!(moved > 0 && moved < numeric::movement(type, {}, to).numbers)) return std::nullopt;
-  return std::pair(*nearest, moved);
-}
+
+  // The parameter that a tensor was copied from, which was not there before, and how far the copy
+  // has moved. Its length says nothing of how far it moves, as that of moments does. A copy that
+  // has not moved yet says nothing, either.
+  std::optional<std::pair<std::size_t, double>> source_of(const state_part& now) const {
+    if (bytes_of(now).empty()) return std::nullopt;
+    const auto alike = alike_.find(kind_of(now));
+    if (alike == alike_.end()) return std::nullopt;
+    const dtype type = now.tensor->type;
+    const std::vector<std::uint8_t> some = some_of(now);
+    double least = numeric::movement(type, {}, some).numbers;
+    const parameter* nearest = nullptr;
+    for (const parameter& one : alike->second) {
+      const double apart = numeric::movement(type, one.some, some).numbers;
+      if (!(apart < least)) continue;
+      least = apart;
+      nearest = &one;
+    }
+    if (nearest == nullptr) return std::nullopt;
+    const bytes_view to = bytes_of(now);
+    const double moved = numeric::movement(type, bytes_of(*nearest->part), to).numbers;
+    if (!(moved > 0 && moved < numeric::movement(type, {}, to).numbers)) return std::nullopt;
+    return std::pair(nearest->tensor, moved);
+  }
+
+ private:
+  struct parameter {
+    std::size_t tensor;
+    const state_part* part;
+    std::vector<std::uint8_t> some;
+  };
+
+  static std::pair<dtype, std::size_t> kind_of(const state_part& one) {
+    return {one.tensor->type, bytes_of(one).size()};
+  }
+  // A few elements from all of a tensor: each copy is compared with each parameter of its size.
+  static std::vector<std::uint8_t> some_of(const state_part& one) {
+    constexpr std::size_t few = 64;
+    const std::size_t size = info(one.tensor->type).size;
+    const std::size_t elements = bytes_of(one).size() / size, taken = std::min(few, elements);
+    std::vector<std::uint8_t> out;
+    for (std::size_t i = 0; i < taken; ++i) {
+      const bytes_view element = bytes_of(one).subspan(elements * i / taken * size, size);
+      out.insert(out.end(), element.begin(), element.end());
+    }
+    return out;
+  }
+
+  std::map<std::pair<dtype, std::size_t>, std::vector<parameter>> alike_;
+};
 
 // Whether a product became larger, which begins at 1. Each step of NAdam makes it smaller, and
 // divides by what it lacks to 1.
@@ -324,10 +357,12 @@ movements measure_movements(std::span<const segment> stretches, const state_load
     if (next.read) {
       old.resize(out.tensors.size());
       now.resize(out.tensors.size());
+      std::optional<copied_parameters> made_of;
+      if (out.stretches.empty()) made_of.emplace(out.tensors, old);
       for (std::size_t t = 0; t < now.size(); ++t) {
         numeric::moved by = movement_of(old[t], now[t]);
-        if (out.stretches.empty() && bytes_of(old[t]).empty()) {
-          if (const auto copy = copied_from(out.tensors, old, now[t])) {
+        if (made_of && bytes_of(old[t]).empty()) {
+          if (const auto copy = made_of->source_of(now[t])) {
             out.tensors[t].copy_of = copy->first;
             by.numbers = copy->second;
           }

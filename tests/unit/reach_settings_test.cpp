@@ -342,6 +342,27 @@ TEST_CASE("a copy that an optimizer makes is measured from the parameter, and mo
   REQUIRE(first_of({30, 40}) == std::pair(50.0, false));
 }
 
+TEST_CASE("a copy is told by elements from all of it") {
+  snapshot_memory memory;
+  std::vector<float> other(2000, 3), source = other, made = other;
+  for (std::size_t i = 1500; i < 2000; ++i) {
+    source[i] = -7;
+    made[i] = -7.5F;
+  }
+  const auto load = [&](std::uint64_t step) -> result<state> {
+    const auto weights =
+        members({{"a", {potl_test::tensor_of(other)}}, {"b", {potl_test::tensor_of(source)}}});
+    const auto model = members({{"parameters", weights}});
+    if (step == 0) return capture(members({{"model", model}}), memory);
+    const auto kept = members({{"0", members({{"z", {potl_test::tensor_of(made)}}})}});
+    const auto own = members({{"state", kept}});
+    return capture(members({{"model", model}, {"optimizers", {state_list{own}}}}), memory);
+  };
+  const movements found = measure_movements(std::vector<segment>{{0, 1}}, load);
+  REQUIRE(found.tensors[2].copy_of == 1U);
+  REQUIRE(found.stretches[0].moved[2] == std::sqrt(500 * 0.25));
+}
+
 TEST_CASE("a copy is measured at the largest rates, as the parameter that it was made of") {
   fake_run run(1000, 10, 100);
   run.view.agreed.rates = {{500, {0.01}}, {500, {0.1}}};

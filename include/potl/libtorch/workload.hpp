@@ -473,16 +473,23 @@ inline double workload::clip_gradients() {
   const at::NoGradGuard no_grad;
   const std::vector<at::Tensor> all = parameters();
   if (task_.grad_clip) torch::nn::utils::clip_grad_norm_(all, *task_.grad_clip);
-  std::vector<at::Tensor> norms;
+  std::vector<at::Tensor> gradients;
   for (const at::Tensor& one : all) {
-    if (!one.grad().defined()) continue;
-    at::Tensor norm = at::linalg_vector_norm(one.grad()).to(at::kDouble);
-    if (!std::isfinite(norm.item<double>())) {  // squares overflow long before their roots
-      norm = at::linalg_vector_norm(one.grad().to(at::kDouble));
-    }
-    norms.push_back(norm);
+    if (one.grad().defined()) gradients.push_back(one.grad());
   }
-  return norms.empty() ? 0 : at::linalg_vector_norm(at::stack(norms)).item<double>();
+  if (gradients.empty()) return 0;
+  const auto norm_of_all = [&] {
+    std::vector<at::Tensor> norms;
+    for (const at::Tensor& one : gradients) {
+      norms.push_back(at::linalg_vector_norm(one).to(at::kDouble));
+    }
+    return at::linalg_vector_norm(at::stack(norms)).item<double>();
+  };
+  const double norm = norm_of_all();
+  if (std::isfinite(norm)) return norm;
+  // Squares overflow long before their roots.
+  for (at::Tensor& one : gradients) one = one.to(at::kDouble);
+  return norm_of_all();
 }
 
 inline double workload::run_passes(std::uint64_t step) {

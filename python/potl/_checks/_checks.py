@@ -114,8 +114,8 @@ class Replay(Check):
         samples: Segments drawn at random, beside the first, the last and superseded ones.
         top_q: Stored states of each epoch that are replayed because they moved furthest, and what
             led to them; at most a tenth of `samples` each.
-        reach: States that moved more than this many times the usual distance are replayed, at most
-            `samples` more; 0: none.
+        reach: States that moved more than this many times the usual distance are replayed with what
+            led to them, at most twice `samples` more; 0: none.
         tolerance: "auto": exact when the job names a reproducible arithmetic, else calibrated by
             the verifier's own repeats. "exact", "calibrated", and the published ones, which never
             accept alone: "d_ref" (Jia et al.), "mean_grad_norm" (Lab Apex VMO).

@@ -31,10 +31,16 @@ def run_directory(run: str | os.PathLike[str] | Recorded) -> Path:
     """The directory of a run, which must exist.
 
     Raises:
-        UsageError: There is no such directory.
+        UsageError: There is no such directory, or this is no run.
         MissingError: It holds no run.
     """
-    path = Path(getattr(run, "path", run))  # type: ignore[arg-type]
+    given = getattr(run, "path", run)
+    if not isinstance(given, str | os.PathLike):
+        raise UsageError(
+            f"a run is a directory or what record() returned, not {type(run).__name__}",
+            "name the run first, and the task as task=",
+        )
+    path = Path(given)
     if not path.is_dir():
         raise UsageError(
             f"there is no run directory {path}",

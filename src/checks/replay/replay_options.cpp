@@ -15,8 +15,8 @@ std::span<const field<replay_options>> replay_options::fields() {
       row{"top_q", &options::top_q, 0, 1e6, "",
           "stored states of each epoch that are replayed because they moved furthest, and what led to them; at most a tenth of `samples` each"},
       row{"reach", &options::reach, 0, 1e6, "",
-          "states that moved more than this many times the usual distance are replayed, at most `samples` "
-          "more; 0: none"},
+          "states that moved more than this many times the usual distance are replayed with what led to "
+          "them, at most twice `samples` more; 0: none"},
       row{"tolerance", &options::tolerance, -unbounded, unbounded,
           "auto exact calibrated d_ref mean_grad_norm",
           "auto: exact when the job names a reproducible arithmetic, else calibrated by the "

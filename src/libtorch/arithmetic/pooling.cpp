@@ -242,7 +242,7 @@ std::tuple<at::Tensor, at::Tensor> max_pool2d(keys_t keys, const at::Tensor& x,
                                               c10::IntArrayRef kernel, c10::IntArrayRef stride,
                                               c10::IntArrayRef padding, c10::IntArrayRef dilation,
                                               bool ceil_mode) {
-  constexpr std::size_t most_places = 1 << 20;  // of a table that all planes share
+  constexpr std::int64_t most_places = 1 << 20;  // of a table that all planes share
   const auto fits = [](c10::IntArrayRef one) { return one.size() == 1 || one.size() == 2; };
   numeric::max_windows of;
   if (x.device().is_cpu() && x.scalar_type() == at::kFloat && x.dim() >= 3 && x.dim() <= 4 &&
@@ -259,9 +259,9 @@ std::tuple<at::Tensor, at::Tensor> max_pool2d(keys_t keys, const at::Tensor& x,
     of.rows = along(0, of.height);
     of.columns = along(1, of.width);
   }
-  const std::size_t outputs = of.rows.size() * of.columns.size();
-  const auto elements = static_cast<std::size_t>(at_or_only(kernel, 0) * at_or_only(kernel, 1));
-  if (of.planes < 1 || outputs == 0 || outputs > most_places || elements > most_places / outputs) {
+  const auto outputs = static_cast<std::int64_t>(of.rows.size() * of.columns.size());
+  if (of.planes < 1 || outputs == 0 ||
+      outputs > most_places / (at_or_only(kernel, 0) * at_or_only(kernel, 1))) {
     return at::_ops::max_pool2d_with_indices::redispatch(keys & below, x, kernel, stride, padding,
                                                          dilation, ceil_mode);
   }

@@ -305,6 +305,12 @@ def test_a_missing_run_directory_is_a_usage_error(honest: Delivery) -> None:
         potl.verify(honest.folder / "nothing", job=honest.job)
 
 
+def test_a_task_in_the_place_of_the_run_is_told_where_the_run_belongs(tmp_path: Path) -> None:
+    build: Any = lambda: None  # noqa: E731
+    with pytest.raises(potl.UsageError, match="run first, and the task as task="):
+        potl.rederive(build, task=tmp_path)
+
+
 # ---------------------------------------------------------------------- the verifier's own troubles
 
 
