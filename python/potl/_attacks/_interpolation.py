@@ -84,8 +84,8 @@ def below_a_loose_tolerance(scene: Scene) -> Forgery:
     in_demo=True,
 )
 def blindfold(scene: Scene) -> Forgery:
-    """Trains honestly in one segment per epoch, with the largest update, and draws the rest towards
-    a stolen model.
+    """Trains honestly for an epoch, in which updates are largest, and draws the rest towards a
+    stolen model.
     """
     job = scene.job.core
     last: Weights = {}
@@ -95,17 +95,15 @@ def blindfold(scene: Scene) -> Forgery:
 
     def draw_line(session: Session, step: int) -> None:
         now = parameters(session)
-        segment = (step - 1) // job.checkpoint_every
-        per_epoch = max(1, job.steps_per_epoch // job.checkpoint_every)
-        honest = segment % per_epoch == 0 or step == job.steps
-        if not honest:
+        if job.steps_per_epoch < step < job.steps:
             real = sum(float((now[n] - last[n]).square().sum()) for n in now) ** 0.5
             way = sum(float((scene.stolen[n] - last[n]).square().sum()) for n in now) ** 0.5
             now = blend(last, scene.stolen, 0.2 * real / way)
             assign(session, now)
         last.update(now)
 
-    return scene.forged("A4", start=keep_start, rewrite=draw_line)
+    # With more samples the furthest of other epochs are replayed, too, and what led to them.
+    return scene.with_options(scene.forged("A4", start=keep_start, rewrite=draw_line), samples=10)
 
 
 @attack(
