@@ -67,7 +67,7 @@ class segment_answer {
       if (!request_.superseded) with_.keep_replayed(request_.end, end);
       // Trainer and verifier may both have another teacher's file than the job was made with.
       const bool begins = request_.start == 0;
-      if (exact_ && (begins || !has_logged_losses())) with_.require_agreed_bits();
+      if (exact_ && (begins || !agrees_with_records())) with_.require_agreed_bits();
     } else {
       request_.superseded ? look_at(end) : compare(start, end);
       if (exact_) name_difference(start, end);
@@ -90,7 +90,7 @@ class segment_answer {
     return record == nullptr ? nullptr : &record->state;
   }
 
-  bool has_logged_losses() const {
+  bool agrees_with_records() const {
     for (std::size_t i = 0; i < out_.losses.size(); ++i) {
       const transcript::step_record* record = recorded(request_.start + 1 + i);
       if (record == nullptr || record->loss != out_.losses[i]) return false;
