@@ -393,7 +393,7 @@ std::uint64_t replayer::first_difference(const transcript::state& from, std::uin
   // A bit that this machine got wrong, or what the task keeps beside its state, accuses nobody.
   if (!out || again.state_digest() != before.state_digest()) {
     throw failed{measured::unrepeatable,
-                 "steps " + text(start) + "-" + text(end) + " end in two ways here"};
+                 "steps " + text(start) + "-" + text(end) + " end" + in_two_ways};
   }
   require_agreed_bits();
   return *out;

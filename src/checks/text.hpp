@@ -32,4 +32,9 @@ inline std::string precise(double value) {
 
 inline std::string percent(double share) { return text(100 * share) + " %"; }
 
+/// Ends the reason where the same work comes to two results on the verifier's machine.
+inline constexpr const char* in_two_ways =
+    " in two ways here (if the task keeps something outside of its state, make it part of the "
+    "state; otherwise this machine computes wrongly: verify on another one)";
+
 }  // namespace potl::checks

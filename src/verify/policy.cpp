@@ -13,12 +13,20 @@
 
 #include "checks/text.hpp"
 #include "core/counted.hpp"
+#include "verify/report_answer.hpp"
 
 namespace potl {
+
+bool detail::may_reject(const finding& one) {
+  const auto check = checks::find_check(one.check);
+  return check == nullptr || check->may_reject;
+}
+
 namespace {
 
 using checks::percent;
 using checks::text;
+using detail::may_reject;
 
 bool is_random_summary(const finding& one) {
   return one.check == "replay" && one.rule == "replay.random_segments";
@@ -32,12 +40,6 @@ std::optional<replay_strength> draw_of(const finding& summary) {
   if (segments == nullptr || pool == nullptr || judged == nullptr) return std::nullopt;
   const bool* all = summary.detail<bool>("all");
   return replay_strength{*segments, *pool, *judged, all != nullptr && *all};
-}
-
-// Of a check that nobody registered nothing is known, so that nothing of it is waved through.
-bool may_reject(const finding& one) {
-  const auto check = checks::find_check(one.check);
-  return check == nullptr || check->may_reject;
 }
 
 // Of steps that this machine does not repeat, or of what is not relied on because of that.

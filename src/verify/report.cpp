@@ -193,11 +193,11 @@ json_value document_of(const checks::run_view* run, const standing& where,
   const auto order = [](const finding& one) {
     switch (one.result) {
       case outcome::reject: return 0;
-      case outcome::inconclusive: return 1;
+      case outcome::inconclusive: return detail::may_reject(one) ? 1 : 3;
       case outcome::pass: return 2;
       case outcome::note: break;
     }
-    return 3;
+    return 4;
   };
   std::stable_sort(findings.begin(), findings.end(),
                    [&](const finding& a, const finding& b) { return order(a) < order(b); });

@@ -106,12 +106,6 @@ json_value stronger_json(const replay_strength& reached, const policy& wanted, d
 // A note of the driver's: it did not draw the nonce itself, after the commitment.
 bool is_given_nonce(const finding& one) { return one.detail<bool>("given_nonce") != nullptr; }
 
-// What may not reject decides nothing.
-bool decides(const finding& one) {
-  const auto check = checks::find_check(one.check);
-  return check == nullptr || check->may_reject;
-}
-
 constexpr std::string_view not_finite = "transcript.finite";
 
 // The record says so itself, or a gradient that the client computed. Elsewhere it may be a repeat
@@ -157,12 +151,12 @@ void add_remedies(std::span<const finding> findings, const answer_facts& facts,
   const bool diverged = diverges(findings);
   const auto open = std::count_if(findings.begin(), findings.end(), [&](const finding& one) {
     const bool told = diverged && (one.rule == not_finite || one.check == "spot_check");
-    return one.result == outcome::inconclusive && decides(one) && !told;
+    return one.result == outcome::inconclusive && may_reject(one) && !told;
   });
   if (open > 0) {
     steps.emplace_back(
         "Read the findings that could not be judged: each says what was missing. Provide it, and "
-        "verify again.");
+        "verify again. The guide's page \"When it says inconclusive\" tells how.");
   }
   if (diverged) {
     steps.emplace_back("If your own replays are not finite either, agree on another job: " +
@@ -259,7 +253,7 @@ json_value looked_at_json(std::span<const finding> findings, const answer_facts&
     if (!judged || std::find(named.begin(), named.end(), one.check) != named.end()) continue;
     const auto check = checks::find_check(one.check);
     // Record and replays have been named.
-    if (!decides(one) || (check != nullptr && check->looks_at.empty())) continue;
+    if (!may_reject(one) || (check != nullptr && check->looks_at.empty())) continue;
     if (one.check == "model" && one.detail<bool>("delivered") == nullptr) continue;
     named.push_back(one.check);
     out.emplace_back(check == nullptr ? "what the check " + one.check + " looks at"

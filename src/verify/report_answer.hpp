@@ -25,6 +25,10 @@ struct answer_facts {
   const report_context& context;
 };
 
+/// Whether it can decide anything. Of a check that nobody registered nothing is known, so that
+/// nothing of it is waved through.
+bool may_reject(const finding& one);
+
 std::string answer_of(std::span<const finding> findings, const standing& where, verdict result);
 
 /// One phrase for each thing that was looked at.

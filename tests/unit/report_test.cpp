@@ -179,6 +179,21 @@ TEST_CASE("the report holds verdict, strength, replays, cost and limits") {
   REQUIRE(is_canonical(as_bytes_view(canonical_json(report))));
 }
 
+TEST_CASE("a report lists what decided first, and telemetry behind what passed") {
+  const fake_run run(100, 10);
+  const json_value report =
+      make_report(&run.view,
+                  {made("pev", "", outcome::note), made("telemetry", "", outcome::inconclusive),
+                   made("model", "", outcome::pass), made("pev", "", outcome::inconclusive),
+                   made("replay", "", outcome::reject)},
+                  {}, {});
+  std::string order;
+  for (const json_value& one : *report.find("findings")->if_array()) {
+    order += *one.find("check")->if_string() + " ";
+  }
+  REQUIRE(order == "replay pev model telemetry pev ");
+}
+
 TEST_CASE("a report needs no run") {
   const json_value report =
       make_report(nullptr, {made("verifier", "", outcome::inconclusive, "unreadable")}, {}, {});

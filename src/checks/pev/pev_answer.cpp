@@ -38,7 +38,7 @@ loss_measurement loss_request::answer(replayer& with) const {
     const double again = loss();
     if (again != out.loss && !(std::isnan(again) && std::isnan(out.loss))) {
       throw replayer::failed{measured::unrepeatable,
-                             "the loss of step " + text(step) + " comes out in two ways here"};
+                             "the loss of step " + text(step) + " comes out" + in_two_ways};
     }
     with.require_agreed_bits();
   }

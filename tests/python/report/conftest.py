@@ -279,7 +279,7 @@ def inconclusive() -> dict[str, Any]:
     report["next"] = {
         "steps": [
             "Read the findings that could not be judged: each says what was missing. Provide it, "
-            "and verify again.",
+            'and verify again. The guide\'s page "When it says inconclusive" tells how.',
             "Replay at least 10 random segments (--replay-samples 10).",
         ],
         "seconds_per_segment": None,
