@@ -179,7 +179,19 @@ void bind_proceedings(py::module_& module) {
       .def_property_readonly("moves", [](const proceedings& self) { return self.state().moves(); })
       .def_property_readonly("head", [](const proceedings& self) { return to_bytes(self.head()); })
       .def_property_readonly("step", &proceedings::step)
-      .def_property_readonly("has_diverged", &proceedings::has_diverged)
+      .def(
+          "next_flags",
+          [](const proceedings& self, party from, const py::buffer& record, std::uint64_t index,
+             const py::iterable& proof) {
+            return self.next_flags(from, {index, copied(record), to_digests(proof)}).value();
+          },
+          py::arg("party"), py::arg("record"), py::arg("index"), py::arg("proof"))
+      .def(
+          "has_diverged",
+          [](const proceedings& self, const std::pair<std::uint32_t, std::uint32_t>& flags) {
+            return self.has_diverged({flags.first, flags.second});
+          },
+          py::arg("flags"))
       .def_property_readonly("inner", &proceedings::inner)
       .def_property_readonly("openings",
                              [](const proceedings& self) {

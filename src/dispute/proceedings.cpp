@@ -104,7 +104,7 @@ std::uint64_t proceedings::step() const noexcept {
 
 // An update may make a NaN of finite gradients, and a NaN stays: later records tell. Up to the step
 // both have the same bits, and whether its loss and gradients are finite is no processor's.
-bool proceedings::has_diverged() const {
+bool proceedings::has_diverged(const both<std::uint32_t>& next) const {
   for (auto one = flags_.trainer.lower_bound(step()); one != flags_.trainer.end(); ++one) {
     const auto other = flags_.auditor.find(one->first);
     if (other == flags_.auditor.end()) continue;
@@ -112,7 +112,13 @@ bool proceedings::has_diverged() const {
     const auto flag = transcript::step_flag::non_finite;
     if (one->first == step() && has(one->second, flag) != has(other->second, flag)) return false;
   }
-  return false;
+  return transcript::has_diverged(next.trainer & next.auditor);
+}
+
+result<std::uint32_t> proceedings::next_flags(party from, const committed_record& shown) const {
+  const auto record = committed_step(shown, step() + 1, notes_.of(from));
+  if (!record) return record.why();
+  return record->flags;
 }
 
 std::size_t proceedings::message_bytes() const noexcept { return message_limit(most_asked_); }

@@ -16,6 +16,7 @@ from ._derive import derive_operators
 from ._operators import MARK, Operator, leaf_bytes, marks_of
 from ._outline import StateOutline
 from ._rounded import Entries
+from ._seat import NAMES, Name
 from ._weightless import weightless
 
 if TYPE_CHECKING:
@@ -92,3 +93,23 @@ def other_ends(now: _core.DisputeProceedings, operators: Sequence[Operator]) -> 
         counted = _answers.from_json(text).get("operators") == len(operators)
         wrong.append(not (fits and counted))
     return wrong
+
+
+def end_elsewhere(now: _core.DisputeProceedings) -> bool:
+    """Whether a party opened the end of a step that is not in the state that it claimed."""
+    return any(
+        opening.leaf[-len(claimed) :] != _core.content_root(claimed)
+        for opening, claimed in zip(now.openings, now.bisections[-1].claimed, strict=True)
+    )
+
+
+def next_flags(now: _core.DisputeProceedings) -> list[int | None]:
+    """What both recorded of the step after the disputed one; None of who does not show it."""
+
+    def flags(document: Mapping[str, object], party: Name) -> int:
+        return now.next_flags(party, *_answers.record_from_json(document.get("next")))
+
+    return [
+        _answers.read_answer(flags, text, party)
+        for party, text in zip(NAMES, now.answers, strict=True)
+    ]

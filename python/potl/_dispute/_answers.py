@@ -10,13 +10,15 @@ from __future__ import annotations
 import base64
 import math
 import struct
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
 
 from .. import _core
-from .._base._errors import MalformedError, MismatchError, UsageError
+from .._base._errors import LimitError, MalformedError, MismatchError, UsageError
 from ._encoding import AliasOutline, TensorOutline
 from ._outline import StateOutline
+
+T = TypeVar("T")
 
 # A tensor of a state: dtype, shape, content root, memory format, and one element or nothing.
 _TENSOR, _ALIAS, _FLOAT, _BYTES, _MAP, _TUPLE = "tensor", "alias", "float", "bytes", "map", "tuple"
@@ -57,6 +59,14 @@ def as_bytes(text: object) -> bytes:
         return base64.b64decode(text, validate=True)
     except ValueError as error:
         raise MalformedError("bytes are base64") from error
+
+
+def read_answer(read: Callable[..., T], text: bytes, *agreed: object) -> T | None:
+    """What an answer says; None where it does not fit what was agreed."""
+    try:
+        return read(from_json(text), *agreed)
+    except (MalformedError, MismatchError, LimitError):
+        return None
 
 
 def state_to_json(outline: StateOutline) -> dict[str, object]:
@@ -101,15 +111,29 @@ def state_from_json(document: Mapping[str, object], digest: bytes) -> StateOutli
     return outline
 
 
+def record_to_json(record: bytes, index: int, proof: Sequence[bytes]) -> dict[str, object]:
+    """A record of a log with its proof."""
+    return {"bytes": as_text(record), "index": index, "proof": [one.hex() for one in proof]}
+
+
+def record_from_json(given: object) -> tuple[bytes, int, list[bytes]]:
+    """The inverse; what the record is is not looked at.
+
+    Raises:
+        MalformedError: It is something else.
+    """
+    index = given.get("index") if isinstance(given, dict) else None
+    if not isinstance(given, dict) or type(index) is not int or index < 0:
+        raise MalformedError("a record has no place")
+    return as_bytes(given.get("bytes")), index, _proof(given)
+
+
 def rounding_to_json(
     shown: Sequence[tuple[bytes, int, Sequence[bytes]]], log: bytes | None
 ) -> dict[str, object]:
     """A rounding log, and records with their proofs; None where there is none."""
     return {
-        "records": [
-            {"bytes": as_text(record), "index": index, "proof": [one.hex() for one in proof]}
-            for record, index, proof in shown
-        ],
+        "records": [record_to_json(*one) for one in shown],
         "log": None if log is None else as_text(log),
     }
 
@@ -126,13 +150,7 @@ def rounding_from_json(
     records, log = given.get("records"), given.get("log")
     if not isinstance(records, list):
         raise MalformedError("a rounding log has no records")
-    out = []
-    for one in records:
-        index = one.get("index") if isinstance(one, dict) else None
-        if type(index) is not int or index < 0:
-            raise MalformedError("a record has no place")
-        out.append((as_bytes(one.get("bytes")), index, _proof(one)))
-    return out, None if log is None else as_bytes(log)
+    return list(map(record_from_json, records)), None if log is None else as_bytes(log)
 
 
 def leaves_to_json(leaves: Mapping[int, tuple[bytes, Sequence[bytes]]]) -> dict[str, object]:

@@ -20,12 +20,13 @@ from .. import _core
 from .._task._values import DTYPE_OF
 from . import _answers
 from ._agreed_step import Step
+from ._answers import read_answer
 from ._call import function_of
 from ._decoding import described
 from ._encoding import TensorOutline
 from ._operators import CAPTURE, Operator
 from ._party import require_exact
-from ._referee import Referee, facts_of_decision, read_answer, unanswered
+from ._referee import Referee, facts_of_decision, unanswered
 from ._regions import is_foreach_pointwise
 from ._rounded import Entries
 from ._tracer import is_torch_s_own

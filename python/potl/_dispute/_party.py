@@ -35,6 +35,7 @@ from ._answers import (
     chunks_to_json,
     from_json,
     leaves_to_json,
+    record_to_json,
     rounding_to_json,
     state_to_json,
     to_json,
@@ -190,6 +191,10 @@ class Party:
             is_logged = self.job.core.arithmetic == _rounded_steps.LOG64
             if is_logged and _expected(now).who == "trainer":
                 shown["rounding"] = self._rounding(now.step)
+            if asked.get("next"):
+                if now.step == self.job.steps:
+                    raise _OddQuestionError("no step comes after the last one")
+                shown["next"] = record_to_json(*self._shown(self._index_of(now.step + 1)))
             return to_json(shown)
         if "operators" in asked:
             operators = _ascending(asked["operators"], len(story.leaves))
@@ -321,10 +326,7 @@ class Party:
         own = self._records.index_of(step, last)
         assert own is not None
         resumes = [one.record - 1 for one in branches[last + 1 :]]
-        shown = [
-            (self._records.record(one), one, self._records.proof(one, self._size))
-            for one in (own, *resumes)
-        ]
+        shown = [self._shown(one) for one in (own, *resumes)]
         log = None
         if self._evidence.rounding_digest(step) is not None:
             log = self._evidence.load_rounding_log(step)
@@ -332,16 +334,21 @@ class Party:
 
     def _record_of(self, step: int) -> _core.DisputeClaim:
         """The record of a step, of the last branch that has one."""
+        record, index, proof = self._shown(self._index_of(step))
+        return _core.DisputeClaim(
+            self._evidence.state_digest(step), record=record, index=index, proof=proof
+        )
+
+    def _index_of(self, step: int) -> int:
         for number in reversed(range(len(self._records.branches))):
             index = self._records.index_of(step, number)
             if index is not None:
-                return _core.DisputeClaim(
-                    self._evidence.state_digest(step),
-                    record=self._records.record(index),
-                    index=index,
-                    proof=self._records.proof(index, self._size),
-                )
+                return index
         raise MissingError(f"the log has no step {step}", "")
+
+    def _shown(self, index: int) -> tuple[bytes, int, list[bytes]]:
+        """A record of the log with its proof."""
+        return self._records.record(index), index, self._records.proof(index, self._size)
 
     def _result(self, now: _core.DisputeProceedings) -> bytes:
         inner = now.inner

@@ -39,11 +39,11 @@ def question(asked: dict[str, object], size: int) -> _core.DisputeQuestion:
     return _core.DisputeQuestion(_answers.to_json(asked), size)
 
 
-def bytes_of_state(outline: int, arithmetic: str, resumes: int) -> int:
+def bytes_of_state(outline: int, arithmetic: str, resumes: int, *, shows_next: bool) -> int:
     """For a state of a job whose first one has an outline of so many bytes."""
-    log = 0
+    log = _RECORD if shows_next else 0
     if arithmetic == _rounded_steps.LOG64:
-        log = (_core.MAX_ROUNDING_LOG_BYTES * 4) // 3 + _RECORD + resumes * _RESUME
+        log += (_core.MAX_ROUNDING_LOG_BYTES * 4) // 3 + _RECORD + resumes * _RESUME
     # Optimizers add several tensors for each of the model's.
     return max(min(_STATE_SLACK + 16 * outline, MOST - log), 6 * outline) + log
 

@@ -7,19 +7,28 @@ import functools
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from .. import _core
 from .._arithmetic import _rounded_steps
 from .._base import _executors
-from .._base._errors import LimitError, MalformedError, MismatchError
+from .._base._errors import LimitError, MismatchError
 from .._record import _keys
 from .._record._inputs import as_job
 from .._task._values import DTYPE_OF
 from . import _answers
-from ._agreed_step import Step, first_sizes, other_ends, parting, without_weights
+from ._agreed_step import (
+    Step,
+    end_elsewhere,
+    first_sizes,
+    next_flags,
+    other_ends,
+    parting,
+    without_weights,
+)
+from ._answers import read_answer
 from ._call import function_of
 from ._derive import derivation_fault, derive_operators
 from ._encoding import TensorOutline
@@ -52,8 +61,6 @@ from ._rounded import Entries, facts_of_rounding, shown_entries
 if TYPE_CHECKING:
     from .._job._job import Job
     from .._task._task import Task
-
-T = TypeVar("T")
 
 # As checkpoints are limited: a state is at most so much larger than 8 times the first one.
 _LARGEST_SLACK = 64 << 20
@@ -162,13 +169,21 @@ class Referee:
 
     def _in_steps(self, now: _core.DisputeProceedings) -> _core.DisputeDecision:
         level = now.bisections[-1]
+        # A claim behind the step may be missing that says whether there is a NaN in its state.
+        shows_next = now.step < self.job.steps and end_elsewhere(now)
         if not level.asked:
-            size = bytes_of_state(self._first[0], self.job.core.arithmetic, self._resumes)
-            return question({"ask": "state"}, size)
+            size = bytes_of_state(
+                self._first[0], self.job.core.arithmetic, self._resumes, shows_next=shows_next
+            )
+            more = {"next": True} if shows_next else {}
+            return question({"ask": "state", **more}, size)
         given = [read_answer(_answers.state_from_json, text, level.agreed) for text in now.answers]
         entries = self._entries(now)
-        if None in given or entries is None:
-            return unanswered([given[0] if entries is not None else None, given[1]])
+        flags = next_flags(now) if shows_next else [0, 0]
+        if None in (*given, *flags) or entries is None:
+            lacking = [None in one for one in zip(given, flags, strict=True)]
+            lacking[0] |= entries is None
+            return unanswered([None if one else True for one in lacking])
         before = given[0]
         assert before is not None
         size = sum(
@@ -189,7 +204,7 @@ class Referee:
         if wrong and any(wrong):
             at = parting(operators, now.answers[wrong.index(True)])
             facts = {"step": now.step, "operator": at, "name": operators[at].name}
-            if operators[at].name == CAPTURE and now.has_diverged:
+            if operators[at].name == CAPTURE and now.has_diverged((flags[0] or 0, flags[1] or 0)):
                 return _undecided(
                     facts,
                     "both recorded from there on what is not finite, and a party's step does not "
@@ -535,14 +550,6 @@ def _listed(wanted: Sequence[Need]) -> list[tuple[int, list[int]]]:
 def _require_written(wanted: Sequence[Need], operands: Sequence[TensorOutline]) -> None:
     if any(operands[one.operand].root == _UNSET for one in wanted):
         raise MismatchError("an operand that nobody has written decides the element")
-
-
-def read_answer(read: Callable[..., T], text: bytes, *agreed: object) -> T | None:
-    """What an answer says; None where it does not fit what was agreed."""
-    try:
-        return read(_answers.from_json(text), *agreed)
-    except (MalformedError, MismatchError, LimitError):
-        return None
 
 
 def unanswered(

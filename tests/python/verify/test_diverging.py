@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import math
 from collections.abc import Callable
@@ -392,28 +393,77 @@ class Normalised(torch.optim.SGD):
             parameter.sub_(0.1 * parameter.grad * (square / square.sum()))
 
 
-def normalised() -> Task:
+def normalised(first: int) -> Task:
+    """The update of step `first` is the first NaN."""
     model = nn.Linear(6, 2)
     model.register_buffer("done", torch.zeros((), dtype=torch.int64))
 
     def loss(output: torch.Tensor, _: torch.Tensor) -> torch.Tensor:
-        return (output * output).mean() * torch.where(model.done == 18, 1e25, 1.0)
+        return (output * output).mean() * torch.where(model.done == first, 1e25, 1.0)
 
     options = {"dataset": data(), "batch_size": 8, "max_steps": STEPS}
     return Lost(model=model, optimizer=Normalised(model.parameters(), lr=0.1), loss=loss, **options)
 
 
+# Behind the middle and the last but one, no step is claimed in the bisection that ends there.
+@pytest.mark.parametrize("first", [18, STEPS // 2, STEPS - 1])
 def test_a_dispute_convicts_nobody_by_the_first_nan_of_an_update(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    first: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    job = potl.Job.create(normalised, seed=7, checkpoint_every=3, arithmetic="ord32")
+    build = functools.partial(normalised, first)
+    job = potl.Job.create(build, seed=7, checkpoint_every=3, arithmetic="ord32")
     with monkeypatch.context() as there:
         there.setattr(Elsewhere, "there", True)
-        run = potl.record(normalised, tmp_path / "run", job=job)
-    verdict = disputed(run, job, tmp_path, build=normalised)
+        run = potl.record(build, tmp_path / "run", job=job)
+    verdict = disputed(run, job, tmp_path, build=build)
     assert verdict.winner is None and verdict.why == "referee"
-    assert verdict.facts["step"] == 18
+    assert verdict.facts["step"] == first
     assert "the bits of a NaN are the processor's" in str(verdict.facts["undecided"])
+    assert potl.judge(verdict.evidence, job=job, task=build).believed == 0
+
+
+def test_who_does_not_show_the_next_step_convicts_nobody_by_a_nan(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    build = functools.partial(normalised, STEPS // 2)
+    job = potl.Job.create(build, seed=7, checkpoint_every=3, arithmetic="ord32")
+    with monkeypatch.context() as there:
+        there.setattr(Elsewhere, "there", True)
+        run = potl.record(build, tmp_path / "run", job=job)
+    true = potl.Party._answer
+
+    def withheld(self: potl.Party, now: Any) -> bytes:
+        shown = json.loads(true(self, now))
+        if self.directory == tmp_path / "own":
+            del shown["next"]
+        return json.dumps(shown).encode()
+
+    monkeypatch.setattr(potl.Party, "_answer", withheld)
+    verdict = disputed(run, job, tmp_path, build=build)
+    assert (verdict.winner, verdict.why) == ("trainer", "opening")
+
+
+def test_a_nan_of_the_trainer_s_alone_excuses_no_step(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its next record says that there is no loss, and the auditor's that there is one."""
+    middle, true = STEPS // 2, Lost.step
+    build = functools.partial(normalised, 0)
+
+    def lying(self: Lost, batch: Any) -> torch.Tensor:
+        loss = true(self, batch)
+        if self.model.get_buffer("done") == middle:
+            with torch.no_grad():
+                next(self.model.parameters()).mul_(math.nan)
+        return loss
+
+    job = potl.Job.create(build, seed=7, checkpoint_every=3, arithmetic="ord32")
+    with monkeypatch.context() as cheat:
+        cheat.setattr(Lost, "step", lying)
+        run = potl.record(build, tmp_path / "run", job=job, check_job=False)
+    verdict = disputed(run, job, tmp_path, build=build)
+    assert (verdict.winner, verdict.why, verdict.step) == ("auditor", "structure", middle)
+    assert verdict.operator is not None and verdict.operator[1] == "capture"
 
 
 def test_a_trainer_alone_with_its_nan_is_convicted(
