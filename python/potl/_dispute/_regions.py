@@ -224,6 +224,8 @@ def _moved(operator: Operator, result: int, element: int) -> Plan:
     outline = operator.results[result]
     if any(one.dtype != outline.dtype for one in operator.inputs):  # joined ones are converted
         return whole(operator, result, element)
+    if function_of(operator).is_view:
+        return Plan([torch.tensor([_seen(operator, result, element)])], 0, result=MOVED)
     first = 1  # 0 is what it fills with
     numbers = []
     for one in operator.inputs:
@@ -243,6 +245,15 @@ def _moved(operator: Operator, result: int, element: int) -> Plan:
         places.append(torch.tensor([number - first] if inside else [], dtype=torch.int64))
         first += count
     return Plan(places, 0, result=MOVED)
+
+
+def _seen(operator: Operator, result: int, element: int) -> int:
+    """Where in its operand an element of a view is. However large that is, nothing is as large."""
+    (form,) = operator.inputs
+    view: torch.Tensor = call(operator, [torch.empty(form.shape, device="meta")], {})[result]
+    index = unraveled(element, tuple(view.shape))
+    place = int(view.storage_offset())
+    return place + sum(one * by for one, by in zip(index, view.stride(), strict=True))
 
 
 def _product(operator: Operator, result: int, element: int) -> Plan:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import functools
+import math
 import os
 import random
 from typing import Any
@@ -20,7 +21,8 @@ from torch import nn
 import potl
 from potl import _core
 from potl._dispute import _recompute, _regions
-from potl._dispute._encoding import TensorOutline
+from potl._dispute._call import call
+from potl._dispute._encoding import Reference, TensorOutline
 from potl._dispute._operators import CAPTURE, Operator, ValueTrace
 
 pytest.importorskip("potl._torch", reason="potl was built without torch")
@@ -222,6 +224,47 @@ def test_what_is_opened_is_small_for_products_and_elements(monkeypatch: pytest.M
     last = [one for one in trace.operators if "addmm" in one.name][-1]
     # The bias, and the row of the left operand; a column of the other one is everywhere.
     assert [need.chunks for need in _recompute.needs(last, 0, 0, 25)][:2] == [(0,), (1,)]
+
+
+VIEWS: dict[str, tuple[dict[str, Any], tuple[int, ...], int]] = {
+    "t.default": ({}, (5, 3), 0),
+    "transpose.int": ({"dim0": 0, "dim1": -1}, (5, 3, 2), 0),
+    "permute.default": ({"dims": [2, 0, 1]}, (5, 2, 3), 0),
+    "expand.default": ({"size": [4, 2, 3, 5], "implicit": False}, (4, 2, 3, 5), 0),
+    "slice.Tensor": ({"dim": 2, "start": 1, "end": 5, "step": 2}, (2, 3, 2), 0),
+    "select.int": ({"dim": 1, "index": -1}, (2, 5), 0),
+    "unbind.int": ({"dim": 1}, (2, 5), 2),
+    "split.Tensor": ({"split_size": 2, "dim": 2}, (2, 3, 1), 2),
+    "diagonal.default": ({"offset": 1, "dim1": 1, "dim2": 2}, (2, 3), 0),
+    "unfold.default": ({"dimension": 2, "size": 3, "step": 2}, (2, 3, 2, 3), 0),
+}
+
+
+@pytest.mark.parametrize("name", VIEWS)
+def test_an_element_of_a_view_is_found_where_it_lies(name: str) -> None:
+    attributes, shape, result = VIEWS[name]
+    operand = (3, 5) if name == "t.default" else (2, 3, 5)
+    count = math.prod(operand)
+    one = Operator(
+        f"aten.{name}",
+        {"self": Reference("batch/0"), **attributes},
+        tuple(TensorOutline("float32", shape, None) for _ in range(result + 1)),
+        inputs=(TensorOutline("float32", operand, None),),
+    )
+    seen = call(one, [torch.arange(count).reshape(operand)], {})[result]
+    assert tuple(seen.shape) == shape
+    for element, place in enumerate(seen.reshape(-1).tolist()):
+        (places,) = _regions.plan(one, result, element).places
+        assert places is not None and places.tolist() == [place]
+
+
+def test_an_element_of_a_large_view_takes_no_memory() -> None:
+    """The liar chooses the operator."""
+    large = (1 << 20, 1 << 20)
+    form = TensorOutline("float32", large, None)
+    one = Operator("aten.t.default", {"self": Reference("batch/0")}, (form,), inputs=(form,))
+    (places,) = _regions.plan(one, 0, 5).places
+    assert places is not None and places.tolist() == [5 << 20]
 
 
 def wide_net(width: int) -> potl.Task:
