@@ -69,6 +69,7 @@ class workload {
       first_counts_.push_back(
           detail::counts_of(*task_.optimizers[i], "optimizers/" + std::to_string(i)));
     }
+    if (!compare) first_kept_.emplace(task_.optimizers.size());
     if (!compare) return;
     ends_ = transcript::first_steps_of(*agreed_).value();
     const std::vector<std::string> found = differences();
@@ -201,6 +202,7 @@ class workload {
   double pass_over(std::uint64_t step, std::span<const std::int64_t> ids);
   double clip_gradients();
   checks::copies copies_of(const builder& build) const;
+  const std::set<std::int64_t>& first_kept(std::size_t optimizer);
 
   std::unique_ptr<transcript::job> agreed_;
   std::unique_ptr<transcript::batch_order> order_;
@@ -210,6 +212,7 @@ class workload {
   std::set<std::string> squares_;              ///< its running variances
   std::map<std::string, json_value> options_;  ///< of its optimizers, likewise
   std::vector<std::map<std::int64_t, std::int64_t>> first_counts_;  ///< of its optimizers
+  std::optional<std::vector<std::set<std::int64_t>>> first_kept_;   ///< by them after two steps
   transcript::snapshot_memory memory_;
   std::uint64_t step_ = 0;
   step_arithmetic arithmetic_;
@@ -346,11 +349,21 @@ inline void workload::load_state(const transcript::state& from, std::uint64_t st
     const std::string path = "optimizers/" + std::to_string(i);
     restore_optimizer(*task_.optimizers[i], optimizers[i], into, path);
     require_counts(*task_.optimizers[i], static_cast<std::int64_t>(step), first_counts_[i], path);
+    if (step >= 2) require_kept(*task_.optimizers[i], first_kept(i), path);
   }
   step_ = step;
   updates_ = step;
   written_ = writes();
   touched_ = false;
+}
+
+inline const std::set<std::int64_t>& workload::first_kept(std::size_t optimizer) {
+  if (!first_kept_) {
+    first_kept_ = detail::kept_after_two_steps(task_.optimizers.size(), [&] {
+      return std::make_unique<workload>(build_, *agreed_, false);
+    });
+  }
+  return (*first_kept_)[optimizer];
 }
 
 /// The path of the first one.

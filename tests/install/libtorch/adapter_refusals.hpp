@@ -60,6 +60,52 @@ void moments_and_counts_that_no_steps_make_are_refused() {
   EXPECT(answer([](kept& one) { one.step(-1); }) == potl::errc::mismatch);
 }
 
+void other_optimizer_state_is_refused() {
+  // What becomes of a state after two steps; `change` gets the optimizer, and the first parameter.
+  using change_of = std::function<void(torch::optim::Optimizer&, const at::Tensor&)>;
+  const auto answer = [](const make_optimizers& make, const change_of& change) {
+    const pl::builder build = builder_of(make);
+    const potl::transcript::job job = job_of(build);
+    pl::workload work(build, job);
+    for (const std::uint64_t step : {1, 2}) work.run_step(step);
+    torch::optim::Optimizer& optimizer = *work.task().optimizers[0];
+    change(optimizer, optimizer.param_groups()[0].params()[0]);
+    const potl::transcript::state changed = work.capture();
+    return code_of([&] { pl::workload(build, job).load_state(changed, 2); });
+  };
+  const auto nothing = [](auto&, auto&) {};
+  const auto gone = [](torch::optim::Optimizer& of, const at::Tensor& one) {
+    of.state().erase(one.unsafeGetTensorImpl());
+  };
+  const auto sgd = [](Net& net) {
+    return optimizer_list{std::make_shared<torch::optim::SGD>(net->parameters(), 0.1)};
+  };
+  const auto given_momentum = [](torch::optim::Optimizer& of, const at::Tensor& one) {
+    auto kept = std::make_unique<torch::optim::SGDParamState>();
+    kept->momentum_buffer(at::ones_like(one));
+    of.state()[one.unsafeGetTensorImpl()] = std::move(kept);
+  };
+  const auto other_maximum = [](const at::Tensor& maximum) {
+    return [maximum](torch::optim::Optimizer& of, const at::Tensor& one) {
+      auto& kept = *of.state().at(one.unsafeGetTensorImpl());
+      static_cast<torch::optim::AdamParamState&>(kept).max_exp_avg_sq(
+          maximum.defined() ? at::zeros_like(one) : maximum);
+    };
+  };
+  const auto without_maxima = [](Net& net) {
+    return optimizer_list{std::make_shared<torch::optim::Adam>(net->parameters(), 0.01)};
+  };
+  for (const make_optimizers& make : {make_optimizers(momentum), make_optimizers(adam)}) {
+    EXPECT(answer(make, nothing) == potl::errc::internal);  // accepted
+    EXPECT(answer(make, gone) == potl::errc::mismatch);
+  }
+  EXPECT(answer(sgd, nothing) == potl::errc::internal);
+  EXPECT(answer(sgd, given_momentum) == potl::errc::mismatch);
+  EXPECT(answer(without_maxima, nothing) == potl::errc::internal);
+  EXPECT(answer(without_maxima, other_maximum(at::ones({1}))) == potl::errc::mismatch);
+  EXPECT(answer(adam, other_maximum({})) == potl::errc::mismatch);
+}
+
 void a_running_variance_below_zero_is_refused() {
   const pl::builder plain = builder_of(momentum);
   const pl::builder tied = [plain] {

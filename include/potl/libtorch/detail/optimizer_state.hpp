@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <string_view>
 #include <tuple>
@@ -27,8 +28,8 @@
 namespace potl::libtorch {
 namespace detail {
 
-// What there is to know about an optimizer: its options and what it keeps for a parameter. `visit`
-// gets name and reference.
+// What there is to know about an optimizer: its options, what it may keep for a parameter, and
+// which of these tensors its options make it keep. `visit` gets name and reference.
 struct sgd_form {
   using options = torch::optim::SGDOptions;
   using state = torch::optim::SGDParamState;
@@ -43,6 +44,7 @@ struct sgd_form {
   static void each_value(state& of, auto&& visit) {
     visit("momentum_buffer", of.momentum_buffer());
   }
+  static bool keeps(const options& of, std::string_view /*tensor*/) { return of.momentum() != 0; }
 };
 
 template <class Options, class State>
@@ -61,6 +63,9 @@ struct adam_form_of {
     visit("exp_avg", of.exp_avg());
     visit("exp_avg_sq", of.exp_avg_sq());
     visit("max_exp_avg_sq", of.max_exp_avg_sq());
+  }
+  static bool keeps(const options& of, std::string_view tensor) {
+    return tensor != "max_exp_avg_sq" || of.amsgrad();
   }
 };
 struct adam_form : adam_form_of<torch::optim::AdamOptions, torch::optim::AdamParamState> {
@@ -171,8 +176,30 @@ transcript::state_value tree_of(Form, torch::optim::Optimizer& optimizer, descri
   return {std::move(out)};
 }
 
+/// The tensors that the optimizer keeps for each parameter, by its number, once that had a
+/// gradient.
+template <class Form>
+std::map<std::int64_t, std::set<std::string>> names_kept_by(torch::optim::Optimizer& optimizer) {
+  std::map<std::int64_t, std::set<std::string>> out;
+  const auto numbers = numbers_of(optimizer);
+  typename Form::state any;
+  for (auto& group : optimizer.param_groups()) {
+    const auto& options = static_cast<const typename Form::options&>(group.options());
+    Form::each_value(any, [&](const char* name, auto& value) {
+      if constexpr (std::is_same_v<decltype(value), at::Tensor&>) {
+        if (!Form::keeps(options, name)) return;
+        for (const at::Tensor& one : group.params()) {
+          out[numbers.at(one.unsafeGetTensorImpl())].insert(name);
+        }
+      }
+    });
+  }
+  return out;
+}
+
 template <class Form>
 std::unique_ptr<torch::optim::OptimizerParamState> kept_of(const transcript::state_map& saved,
+                                                           const std::set<std::string>& wanted,
                                                            const at::Tensor& parameter,
                                                            restorer& restore,
                                                            const std::string& path) {
@@ -199,6 +226,10 @@ std::unique_ptr<torch::optim::OptimizerParamState> kept_of(const transcript::sta
       }
       ++known;
     }
+    // What the task would not keep goes on unseen, and what it keeps would begin anew.
+    if (tensor->defined() == wanted.contains(name)) continue;
+    mismatch(path + "/" + name,
+             tensor->defined() ? "the task keeps no such value" : "the state does not have it");
   }
   require_size(saved.size(), known, path);
   return out;
@@ -255,13 +286,14 @@ void restore_as(Form, torch::optim::Optimizer& optimizer, const transcript::stat
     }
   }
   optimizer.state().clear();
+  auto wanted = names_kept_by<Form>(optimizer);
   for (const auto& entry : map_at(member(parts, std::string("state"), state_path), state_path)) {
     const auto* number = std::get_if<std::int64_t>(&entry.first);
     const auto owner = number == nullptr ? owners.end() : owners.find(*number);
     if (owner == owners.end()) mismatch(state_path, "state of a parameter that is not stepped");
     const std::string where = state_path + "/" + std::to_string(*number);
     optimizer.state()[owner->second.unsafeGetTensorImpl()] =
-        kept_of<Form>(map_at(entry.second, where), owner->second, restore, where);
+        kept_of<Form>(map_at(entry.second, where), wanted[*number], owner->second, restore, where);
   }
 }
 
@@ -309,6 +341,27 @@ inline void require_counts(torch::optim::Optimizer& optimizer, std::int64_t step
     mismatch(path + "/state/" + std::to_string(number) + "/step",
              "counts " + std::to_string(count) + ", the agreed steps at most " +
                  std::to_string(most[number]));
+  }
+}
+
+/// For which parameters the optimizer keeps something, by their numbers.
+inline std::set<std::int64_t> numbers_kept_by(torch::optim::Optimizer& optimizer) {
+  std::set<std::int64_t> out;
+  const auto numbers = numbers_of(optimizer);
+  for (const auto& [owner, kept] : optimizer.state()) {
+    if (const auto number = numbers.find(owner); number != numbers.end())
+      out.insert(number->second);
+  }
+  return out;
+}
+
+/// Throws mismatch where the optimizer keeps nothing for one of these, for which it did before.
+inline void require_kept(torch::optim::Optimizer& optimizer, const std::set<std::int64_t>& before,
+                         const std::string& path) {
+  const std::set<std::int64_t> now = numbers_kept_by(optimizer);
+  for (const std::int64_t number : before) {
+    if (now.contains(number)) continue;
+    mismatch(path + "/state/" + std::to_string(number), "the state does not have it");
   }
 }
 
