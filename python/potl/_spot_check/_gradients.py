@@ -103,10 +103,13 @@ class Gradients:
             part.copy_(gradient.reshape(-1))
 
     def split(self, gradient: memoryview) -> list[torch.Tensor | None]:
-        """A gradient as its tensors, in the memory where it is; None for parameters without one."""
+        """A gradient as its tensors, None for parameters without one: in the memory where it is, or
+        copies where the parameters lie on another device or in another order, as backward passes
+        leave theirs.
+        """
         parts = iter(self._parts(gradient))
         return [
-            next(parts).view(parameter.shape).to(parameter.device) if has else None
+            _like(parameter, next(parts).view(parameter.shape)) if has else None
             for parameter, has in zip(self.parameters, self._moved, strict=True)
         ]
 
@@ -133,6 +136,12 @@ class Gradients:
                     "batch normalisation a buffer: the trusted side computes them itself",
                 )
         return [gradient is not None for gradient in found]
+
+
+def _like(parameter: torch.Tensor, part: torch.Tensor) -> torch.Tensor:
+    if parameter.device == part.device and parameter.is_contiguous():
+        return part
+    return torch.empty_like(parameter, requires_grad=False).copy_(part)
 
 
 def weights_of(task: Task) -> list[torch.Tensor]:

@@ -184,8 +184,11 @@ class Guarded:
     def update(self, step: int, gradient: memoryview, norm: float, loss: float) -> None:
         """Clips and applies a reported gradient."""
         parts = self._gradients.split(gradient)
-        if not norm <= self._clip:
-            self._bound(torch.frombuffer(gradient, dtype=torch.float32), parts, norm)
+        if not norm <= self._clip and self._is_beyond(parts, norm):
+            # Twice the root: the whole factor may be less than what float32 holds exactly.
+            root = math.sqrt(self._clip / norm)
+            torch.frombuffer(gradient, dtype=torch.float32).mul_(root).mul_(root)
+            parts = self._gradients.split(gradient)  # on a GPU they are copies
         self._session.apply(step, parts, loss)
 
     def keep(self) -> None:
@@ -214,18 +217,15 @@ class Guarded:
         self._final = self._session.capture()
         self._write(self.final_step, self._final)
 
-    def _bound(self, gradient: torch.Tensor, parts: list[torch.Tensor | None], norm: float) -> None:
-        """Scales what torch would clip too little, or to nothing: what a check compares is clipped
+    def _is_beyond(self, parts: list[torch.Tensor | None], norm: float) -> bool:
+        """Whether torch would clip them too little, or to nothing: what a check compares is clipped
         by the norm, and moves the weights.
 
         torch adds up squares in float32, in which millions of small ones vanish beside a large one,
         and large ones are infinite: whoever chooses the gradient chooses what the norm misses.
         """
         torchs = float(torch.nn.utils.get_total_norm([part for part in parts if part is not None]))
-        if norm > CLIP_SLACK * torchs or torchs == math.inf:
-            # Twice the root: the whole factor may be less than what float32 holds exactly.
-            root = math.sqrt(self._clip / norm)
-            gradient.mul_(root).mul_(root)
+        return norm > CLIP_SLACK * torchs or torchs == math.inf
 
     def _write(self, step: int, state: _core.State) -> None:
         self._about["step"] = step
