@@ -248,6 +248,36 @@ TEST_CASE("what honest rounding may do at a place is doubtful and not false", "[
   CHECK(training.step() == 10);
 }
 
+TEST_CASE("a direction that other arithmetic has as well is doubtful", "[spot_check]") {
+  /// A trusted side whose last way of computing always rounds to the same side.
+  class coarse final : public tiny_gradients {
+   public:
+    coarse(std::uint64_t steps, float off) : tiny_gradients(steps), off_(off) {}
+    double gradient(std::uint64_t step, bytes_view weights, std::uint64_t way,
+                    std::span<float> out) override {
+      const double loss = tiny_gradients::gradient(step, weights, way, out);
+      if (way == spot_check_ways) out[2] += off_;
+      return loss;
+    }
+
+   private:
+    float off_;
+  };
+  // With the second, a worker that computed so would not have passed its checks.
+  const auto [off, end] =
+      GENERATE(std::pair(4e-4F, spot_check_end::doubtful), std::pair(1e-2F, spot_check_end::caught),
+               std::pair(1e-4F, spot_check_end::caught));
+  spot_check_options options = test::tiny_options(400, 0.5);
+  options.tolerance = 1e-3;
+  tiny_gradients honest(400);
+  tampering worker(honest, [](std::uint64_t, std::span<float> g) { g[2] += 6e-4F; });
+  coarse own(400, off);
+  spot_check_sgd training = test::tiny_training(400);
+  auto [left, right] = spot_check_socket::pair();
+  test::serving serving(std::move(right), key, worker);
+  CHECK(guard(std::move(left), key, job, training, own, options).end == end);
+}
+
 TEST_CASE("a trusted side that fails, or computes twice with two results, accuses nobody",
           "[spot_check]") {
   class broken final : public tiny_gradients {
