@@ -162,6 +162,7 @@ class Steps:
     def own(self, step: int) -> Iterator[None]:
         """Randomness and arithmetic of a step that the caller computes: `Session._own_step`."""
         with _random.scope(), torch.enable_grad():
+            _forget_gradients(self._task)
             self._randomness.begin(step)
             self._task._before_micro_batch(0)
             with self._arithmetic.block():

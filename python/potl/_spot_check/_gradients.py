@@ -167,6 +167,12 @@ def bytes_of(weights: list[torch.Tensor]) -> list[memoryview]:
     return [bytes_of_elements(one).numpy().data for one in weights]
 
 
+def clipped(gradient: torch.Tensor, clip: float) -> torch.Tensor:
+    """A flat gradient as a check compares it, in float64."""
+    gradient = gradient.double()
+    return gradient * min(1.0, clip / (float(gradient.norm()) + 1e-6))
+
+
 def settle_statistics(session: Session, steps: int) -> None:
     """Computes the running statistics of batch normalisation anew: means over the last `steps`
     agreed batches at the weights as they are.

@@ -21,7 +21,7 @@ from .._record._inputs import as_job
 from .._record._run import write_model
 from .._report._value import Report
 from ._coarse import CoarseGradients
-from ._gradients import Gradients, bytes_of, settle_statistics, weights_of
+from ._gradients import Gradients, bytes_of, clipped, settle_statistics, weights_of
 from ._guarded import CLIP_SLACK, Folder, Guarded
 from ._plan import Plan, plan
 from ._responses import clip_of_job
@@ -334,7 +334,7 @@ class SpotCheck:
         own = bytearray(len(apart))
         gradients.write(found, 2, memoryview(own))
         both = [torch.frombuffer(one, dtype=torch.float32) for one in (own, apart)]
-        distance = float((_clipped(both[0], self._clip) - _clipped(both[1], self._clip)).norm())
+        distance = float((clipped(both[0], self._clip) - clipped(both[1], self._clip)).norm())
         # Both are computed here, in the same way: they differ by less than another machine's.
         if own != apart and not distance <= self._tolerance / 4:
             raise UnsupportedError(
@@ -359,7 +359,7 @@ class SpotCheck:
             ways = []
             for way in range(_core.SPOT_CHECK_WAYS + 1):
                 out = self._computed(step, way)
-                ways.append(_clipped(torch.frombuffer(out, dtype=torch.float32), self._clip))
+                ways.append(clipped(torch.frombuffer(out, dtype=torch.float32), self._clip))
             furthest = max(furthest, *(float((way - ways[0]).norm()) for way in ways[1:]))
         if not _MARGIN * furthest <= _MOST_SHARE * self._clip:
             raise UnsupportedError(
@@ -380,11 +380,6 @@ def _connected(address: str) -> _core.SpotCheckSocket:
     except StorageError:
         _log.warning("waiting for a worker at %s", address)
         return _core.SpotCheckSocket.connect(address, _START_SECONDS)
-
-
-def _clipped(gradient: torch.Tensor, clip: float) -> torch.Tensor:
-    gradient = gradient.double()
-    return gradient * min(1.0, clip / (float(gradient.norm()) + 1e-6))
 
 
 def _agreed_clip(job: Job, clip: float | None) -> float:

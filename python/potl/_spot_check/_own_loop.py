@@ -3,17 +3,19 @@
 
 from __future__ import annotations
 
+import contextlib
+import math
 import queue
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from .. import _core
-from .._base._errors import StorageError, UsageError
-from ._gradients import Gradients, load_weights, weights_of
+from .._base._errors import StorageError, UnsupportedError, UsageError
+from ._gradients import Gradients, clipped, load_weights, weights_of
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -21,6 +23,11 @@ if TYPE_CHECKING:
     from .._task._task import Task
 
 _ACCEPT_SECONDS = 3600.0
+# First steps of a session whose gradients are compared with those of the agreed step: what a loop
+# leaves behind, such as a generator that it moved, shows in the second.
+_COMPARED_STEPS = 2
+# Share of a gradient's norm by which stock arithmetic of one machine does not differ.
+_APART = 0.05
 
 
 @dataclass
@@ -100,13 +107,18 @@ class OwnLoop:
         """The steps that the trusted side asks for: number and collated batch, with its weights in
         the model. The body computes the gradients and calls the optimizer's `step`.
 
+        The gradients of the first two are compared with those of the agreed step. Later nobody
+        does that but the trusted side, which takes a mistake for a lie.
+
         Raises:
-            UsageError: The body of a step did not.
+            UsageError: The body of a step did not, or it computes something else.
             StorageError: The connection was lost; open another one to go on.
         """
         handover = self._open()
         session = handover.honest.session
         weights = weights_of(session.task)
+        flags = [(module, module.training) for module in session.task.model.modules()]
+        compared = 0
         while True:
             asked = handover.asked.get()
             if isinstance(asked, _Over):
@@ -115,6 +127,9 @@ class OwnLoop:
             self._given = None
             try:
                 load_weights(weights, asked.weights)
+                # A loop that evaluates may leave them off.
+                for module, flag in flags:
+                    module.training = flag
                 batch = session.batch(asked.step, session.sample_ids(asked.step))
                 with session._own_step(asked.step):
                     yield asked.step, batch
@@ -123,8 +138,15 @@ class OwnLoop:
                         f"step {asked.step} has no gradient",
                         "call optimizer.step(loss) in the loop",
                     )
+                if compared < _COMPARED_STEPS:
+                    for module, flag in flags:
+                        module.training = flag
+                    _require_agreed(handover.honest, asked, self._given[1])
+                    compared += 1
             except BaseException as error:
-                handover.told.put(f"the loop ended: {error!r}")
+                # The generator is closed by whatever ended the body.
+                why = "" if isinstance(error, GeneratorExit) else f": {error!r}"
+                handover.told.put(f"the loop ended{why}")
                 raise
             handover.told.put(self._given)
 
@@ -183,6 +205,31 @@ class OwnLoop:
         (made[0].asked if made else self._opened).put(over)
 
 
+def _require_agreed(honest: Gradients, asked: _Asked, found: Sequence[torch.Tensor | None]) -> None:
+    """Refuses gradients that are not those of the agreed step: who sends them is no cheat, but
+    would be taken for one.
+    """
+    size = 4 * sum(elements for _, elements in honest.tensors)
+    own, given = bytearray(size), bytearray(size)
+    honest.gradient(asked.step, asked.weights, 0, memoryview(own))
+    with contextlib.suppress(UnsupportedError):  # for other parameters
+        honest.write(found, asked.step, memoryview(given))
+        if own == given:
+            return
+        clip = honest.session.task.grad_clip or math.inf
+        theirs, ours = (
+            clipped(torch.frombuffer(one, dtype=torch.float32), clip) for one in (given, own)
+        )
+        is_close = float((theirs - ours).norm()) <= _APART * float(ours.norm())
+        if is_close and not honest.session.is_reproducible:
+            return
+    raise UsageError(
+        f"the loop's gradient of step {asked.step} is not that of the agreed step",
+        "compute the task's loss of the whole batch, in one forward and one backward pass, before "
+        "anything else that draws random numbers, and do not clip: the trusted side does",
+    )
+
+
 class SpotCheckedOptimizer:
     """Stands for an optimizer in a loop of your own: `step` sends the gradients to a trusted side,
     which clips them, makes the update, and sends the weights of the next step.
@@ -228,9 +275,20 @@ class SpotCheckedOptimizer:
 
         Args:
             loss: Mean loss of the batch, for the trusted side's report.
+
+        Raises:
+            UsageError: It is not one number.
         """
+        try:
+            number = float(loss.detach() if isinstance(loss, torch.Tensor) else loss)
+        except (TypeError, ValueError, RuntimeError) as error:
+            raise UsageError(
+                f"the loss of a step is not one number: {error}",
+                "compute the gradients first, without a closure, and pass the mean loss of the "
+                "batch: optimizer.step(loss)",
+            ) from error
         self._guard.give(
-            float(loss.detach() if isinstance(loss, torch.Tensor) else loss),
+            number,
             [
                 None if p.grad is None else p.grad.detach().clone()
                 for group in self._optimizer.param_groups

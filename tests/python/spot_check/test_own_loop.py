@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -18,16 +19,59 @@ from potl._spot_check._own_loop import OwnLoop
 Loop = Callable[[OwnLoop], None]
 
 
-def smoothing(guard: OwnLoop) -> None:
-    """A loop with another loss than the agreed one."""
-    model = guard.task.model
-    assert guard.task.optimizer is not None
-    optimizer = potl.SpotCheckedOptimizer(guard.task.optimizer, guard)
-    for _, (images, labels) in guard.steps():
-        optimizer.zero_grad()
-        loss = functional.cross_entropy(model(images), labels, label_smoothing=0.1)
-        loss.backward()  # type: ignore[no-untyped-call]
-        optimizer.step(loss)
+def a_loop(
+    loss_of: Callable[[int, torch.nn.Module, torch.Tensor, torch.Tensor], torch.Tensor],
+    before_step: Callable[[torch.nn.Module], object] = lambda model: None,
+    after_step: Callable[[torch.nn.Module], object] = lambda model: None,
+) -> Loop:
+    """As somebody writes it, without zero_grad."""
+
+    def loop(guard: OwnLoop) -> None:
+        model = guard.task.model
+        assert guard.task.optimizer is not None
+        optimizer = potl.SpotCheckedOptimizer(guard.task.optimizer, guard)
+        for number, (images, labels) in guard.steps():
+            loss = loss_of(number, model, images, labels)
+            loss.backward()  # type: ignore[no-untyped-call]
+            before_step(model)
+            optimizer.step(loss)
+            after_step(model)
+
+    return loop
+
+
+def agreed(
+    number: int, model: torch.nn.Module, images: torch.Tensor, labels: torch.Tensor
+) -> torch.Tensor:
+    return functional.cross_entropy(model(images), labels)
+
+
+def smoothed(
+    number: int, model: torch.nn.Module, images: torch.Tensor, labels: torch.Tensor, since: int = 1
+) -> torch.Tensor:
+    """Another loss than the agreed one."""
+    share = 0.1 if number >= since else 0.0
+    return functional.cross_entropy(model(images), labels, label_smoothing=share)
+
+
+def looked_twice(
+    number: int, model: torch.nn.Module, images: torch.Tensor, labels: torch.Tensor
+) -> torch.Tensor:
+    """Draws the numbers of the agreed dropout for nothing."""
+    model(images)
+    return agreed(number, model, images, labels)
+
+
+def halves(
+    number: int, model: torch.nn.Module, images: torch.Tensor, labels: torch.Tensor
+) -> torch.Tensor:
+    first = functional.cross_entropy(model(images[:32]), labels[:32]) / 2
+    first.backward()  # type: ignore[no-untyped-call]
+    return functional.cross_entropy(model(images[32:]), labels[32:]) / 2
+
+
+def clip(model: torch.nn.Module) -> None:
+    torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
 
 
 def forgetful(guard: OwnLoop) -> None:
@@ -73,10 +117,42 @@ def test_a_loop_of_ones_own_is_guarded(tmp_path: Path, arithmetic: str) -> None:
             assert torch.equal(ours, theirs)
 
 
-def test_another_loss_is_caught(tmp_path: Path) -> None:
-    _, report, reason = both(tmp_path, smoothing, "ord32")
+@pytest.mark.parametrize(
+    "loop",
+    [a_loop(smoothed), a_loop(looked_twice), a_loop(halves), a_loop(agreed, clip)],
+    ids=["another loss", "another pass", "two halves", "clipped"],
+)
+def test_a_loop_with_a_mistake_is_told_so_before_it_is_taken_for_a_cheat(
+    tmp_path: Path, loop: Loop
+) -> None:
+    _, report, reason = both(tmp_path, loop, "ord32")
+    assert report.verdict == "inconclusive", report.sentence
+    assert "is not that of the agreed step" in reason and "do not clip" in reason
+
+
+def test_what_a_loop_leaves_behind_does_not_reach_its_next_step(tmp_path: Path) -> None:
+    """Gradients of the step before, and a model that is evaluated."""
+    loop = a_loop(agreed, after_step=lambda model: model.eval())
+    _, report, _ = both(tmp_path, loop, "ord32")
+    assert report.verdict == "accepted", report.sentence
+
+
+def test_a_loop_that_is_false_later_is_caught(tmp_path: Path) -> None:
+    _, report, reason = both(tmp_path, a_loop(partial(smoothed, since=5)), "ord32")
     assert report.verdict == "rejected"
     assert "is false" in reason
+
+
+def test_a_closure_is_refused_with_a_remedy(tmp_path: Path) -> None:
+    def closing(guard: OwnLoop) -> None:
+        assert guard.task.optimizer is not None
+        optimizer = potl.SpotCheckedOptimizer(guard.task.optimizer, guard)
+        for _ in guard.steps():
+            optimizer.step(lambda: 1.0)  # type: ignore[arg-type]
+
+    _, report, reason = both(tmp_path, closing, "ord32")
+    assert report.verdict == "inconclusive"
+    assert "without a closure" in reason
 
 
 def test_a_loop_that_sends_nothing_is_told_so(tmp_path: Path) -> None:
