@@ -17,6 +17,7 @@ from .. import _core
 from .._base._errors import StorageError, UnsupportedError, UsageError
 from .._base._progress import Progress, track
 from .._job._agreement import open_checked, open_unchecked
+from .._job._gradient_norm import GradientNorm
 from .._record._inputs import as_job
 from .._record._run import write_model
 from .._report._value import Report
@@ -402,6 +403,15 @@ def _require_sgd(task: Task) -> None:
             raise UnsupportedError(
                 f"there is no certificate for {type(optimizer).__name__}",
                 "train with torch.optim.SGD itself",
+            )
+        hooks = (
+            *optimizer._optimizer_step_pre_hooks.values(),
+            *optimizer._optimizer_step_post_hooks.values(),
+        )
+        if any(not isinstance(getattr(hook, "__self__", None), GradientNorm) for hook in hooks):
+            raise UnsupportedError(
+                "there is no certificate for an optimizer with hooks: they come after the clip",
+                "change gradients in Task.compute_loss or in hooks of the parameters",
             )
     # What two updates move goes twice as far as the plan counts.
     moved = [
