@@ -6,8 +6,7 @@ reads all files, and writes PNG, BMP, lossless WebP and losslessly packed TIFF f
 pixels, real and extra ones by the same encoder. Everything else, which extra files would differ
 from, is refused.
 
-JPEG files are taken apart here, because Pillow would code real ones again: of these only what they
-carry beside their pixels is left out, and their tables are those of extra ones.
+JPEG files are taken apart (`_jpeg_files`), because Pillow would code real ones again.
 """
 
 from __future__ import annotations
@@ -19,6 +18,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from .._base._errors import MalformedError, UnsupportedError, UsageError
+from ._jpeg_files import is_like_no_other, like_jpeg, plain_jpeg
 
 T = TypeVar("T")
 
@@ -28,11 +28,6 @@ _MODES = ("L", "RGB", "RGBA")
 _LOSSLESS = ("raw", "packbits", "tiff_lzw", "tiff_deflate", "tiff_adobe_deflate")
 # What an image of another mode becomes by Pillow without losing more than depth.
 _BETTER = {"LA": "RGBA", "1": "L", "I": "L", "I;16": "L", "I;16B": "L", "I;16L": "L"}
-
-_START, _END, _SCAN, _ADOBE, _COMMENT = b"\xff\xd8", 0xD9, 0xDA, 0xEE, 0xFE
-_APPLICATION = range(0xE0, 0xF0)
-_HUFFMAN = 0xC4
-_FRAMES = (0xC0, 0xC1, 0xC2)
 
 
 def opened(path: Path) -> Any:
@@ -84,7 +79,7 @@ def _odd(path: Path, image: Any) -> str:
     """What extra images cannot be, or nothing."""
     form = image.format
     if form in ("JPEG", "MPO"):  # of an MPO file the first image is kept
-        return _odd_jpeg(image)
+        return _odd_jpeg(path, image)
     if form not in ("PNG", "BMP", "TIFF", "WEBP"):
         return f"a {form} file"
     if form == "PNG" and image.mode in ("LA", *_MODES):
@@ -104,7 +99,7 @@ def _odd(path: Path, image: Any) -> str:
     return ""
 
 
-def _odd_jpeg(image: Any) -> str:
+def _odd_jpeg(path: Path, image: Any) -> str:
     from PIL import JpegImagePlugin
 
     if image.mode not in _MODES:
@@ -115,7 +110,9 @@ def _odd_jpeg(image: Any) -> str:
         ]
         if plain or JpegImagePlugin.get_sampling(image) < 0:
             return "a JPEG file of an unusual kind"
-    return ""
+    return (
+        "a JPEG file of an unusual kind" if is_like_no_other(image.mode, path.read_bytes()) else ""
+    )
 
 
 def _lossy(path: Path) -> bool:
@@ -162,18 +159,10 @@ def like_file(image: Any, path: Path) -> bytes:
         image = image.convert(like.mode)
     if like.format not in ("JPEG", "MPO"):
         return _written(image, like)
-    from PIL import JpegImagePlugin
-
-    options = {
-        "qtables": like.quantization,
-        "subsampling": JpegImagePlugin.get_sampling(like),
-        "progressive": bool(like.info.get("progressive")),
-    }
-    usual = _encoded(image, "JPEG", **options)
-    # Tables of its own, as of an encoder that optimises.
-    if _huffman_tables(path.read_bytes()) != _huffman_tables(usual):
-        usual = _encoded(image, "JPEG", optimize=True, **options)
-    return plain_jpeg(usual)
+    try:
+        return like_jpeg(image, path.read_bytes())
+    except ValueError as error:
+        raise MalformedError(f"{path}: {error}", "remove or repair it") from error
 
 
 def _written(image: Any, like: Any) -> bytes:
@@ -193,64 +182,3 @@ def _encoded(image: Any, form: str, **options: Any) -> bytes:
         image = Image.frombytes(image.mode, image.size, image.tobytes())
     image.save(file, format=form, **options)
     return file.getvalue()
-
-
-def plain_jpeg(data: bytes) -> bytes:
-    """The file without application data and comments, and without what follows its end. An Adobe
-    marker stays where the colours need it.
-
-    Raises:
-        ValueError: These are not JPEG data.
-    """
-    out = [_START]
-    components = 0
-    for marker, segment in segments(data):
-        if marker in _FRAMES:
-            components = segment[9]
-        # Without the marker three colours of the usual transform (1) are assumed.
-        needed = marker == _ADOBE and segment[15:16] != b"\x01"
-        if needed or (marker not in _APPLICATION and marker != _COMMENT):
-            out.append(segment)
-    if components == 0:
-        raise ValueError("no image in a JPEG file")
-    return b"".join(out)
-
-
-def _huffman_tables(data: bytes) -> bytes:
-    """All Huffman tables of a JPEG file."""
-    return b"".join(segment for marker, segment in segments(data) if marker == _HUFFMAN)
-
-
-def segments(data: bytes) -> list[tuple[int, bytes]]:
-    """(marker, bytes with the marker) of all segments after the first one, scans with their data,
-    up to and with the end of the image.
-    """
-    if data[:2] != _START:
-        raise ValueError("no JPEG file")
-    out: list[tuple[int, bytes]] = []
-    at = 2
-    while True:
-        while data[at : at + 2] == b"\xff\xff":  # fill bytes
-            at += 1
-        if len(data) < at + 2 or data[at] != 0xFF:
-            raise ValueError("a JPEG file is cut or damaged")
-        marker = data[at + 1]
-        if marker == _END:
-            return [*out, (marker, data[at : at + 2])]
-        end = at + 2 + int.from_bytes(data[at + 2 : at + 4], "big")
-        if marker == _SCAN:
-            end = _end_of_scan(data, end)
-        if end < at + 4 or end > len(data):
-            raise ValueError("a JPEG file is cut or damaged")
-        out.append((marker, data[at:end]))
-        at = end
-
-
-def _end_of_scan(data: bytes, at: int) -> int:
-    while True:
-        at = data.find(b"\xff", at)
-        if at < 0 or at + 1 >= len(data):
-            raise ValueError("a JPEG file is cut or damaged")
-        if data[at + 1] != 0 and not 0xD0 <= data[at + 1] <= 0xD7 and data[at + 1] != 0xFF:
-            return at
-        at += 1 if data[at + 1] == 0xFF else 2

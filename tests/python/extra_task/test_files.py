@@ -27,7 +27,7 @@ from extra_task_cases import key_of  # noqa: E402
 
 import potl  # noqa: E402
 from potl._cli import _cli  # noqa: E402
-from potl._extra_task import _image_files  # noqa: E402
+from potl._extra_task import _jpeg_files  # noqa: E402
 
 DRAW = np.random.default_rng(4)
 CLASSES = ("cat", "dog")
@@ -91,7 +91,7 @@ def form_of(path: Path) -> str:
     else:
         told += [
             (marker, len(segment) if marker != 0xDA and marker != 0xC4 else 0)
-            for marker, segment in _image_files.segments(data)
+            for marker, segment in _jpeg_files.segments(data)
         ]
         told.append(data[-2:])
     name = path.name[:-4]
@@ -136,7 +136,7 @@ def test_files_of_extra_images_are_like_those_of_real_ones(
 def test_a_jpeg_keeps_its_pixels_and_its_adobe_marker_where_it_counts(tmp_path: Path) -> None:
     file = io.BytesIO()
     smooth().convert("CMYK").save(file, "JPEG")
-    plain = _image_files.plain_jpeg(file.getvalue())
+    plain = _jpeg_files.plain_jpeg(file.getvalue())
     assert b"Adobe" in plain
     with image_module.open(io.BytesIO(plain)) as image:
         wanted = image_module.open(io.BytesIO(file.getvalue()))
@@ -144,13 +144,13 @@ def test_a_jpeg_keeps_its_pixels_and_its_adobe_marker_where_it_counts(tmp_path: 
     data = io.BytesIO()
     smooth().save(data, "JPEG", restart_marker_rows=1)
     whole = data.getvalue()
-    kept = _image_files.plain_jpeg(whole + b"and more")
+    kept = _jpeg_files.plain_jpeg(whole + b"and more")
     assert kept[-2:] == b"\xff\xd9"
     one, other = (image_module.open(io.BytesIO(each)) for each in (whole, kept))
     assert one.tobytes() == other.tobytes()
     for wrong in (b"", b"\xff\xd8", whole[:-2], whole[:300], b"\x00" + whole):
         with pytest.raises(ValueError, match="JPEG"):
-            _image_files.plain_jpeg(wrong)
+            _jpeg_files.plain_jpeg(wrong)
 
 
 def test_arrays_with_a_row_for_each_sample_are_refused(tmp_path: Path, capsys: Any) -> None:
