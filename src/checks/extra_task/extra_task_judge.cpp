@@ -147,8 +147,9 @@ result<extra_result> judge_extra_task(const extra_task_options& options, std::ui
                      ": not finite or out of range");
   } else if (out.submission > options.submissions) {
     all.inconclusive("submission " + text(out.submission) + " of " + text(options.submissions) +
-                     " that were planned: alpha is spent. Mix the samples of a new key, and plan "
-                     "as many submissions as it may take (submissions)");
+                     " that were planned: alpha is spent. Mix the samples of a new key, for a "
+                     "trainer who has not had these data (two uploads of them show the extra "
+                     "samples), and plan as many submissions as it may take (submissions)");
   } else if (classes != 0) {
     test_extra_labels(options, threshold, out);
   } else {
