@@ -7,7 +7,7 @@ makes of these what the training data hold: the same container, dtype, shape, ra
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar, Protocol, cast
 
@@ -21,7 +21,7 @@ from ._items import Items, items_of
 from ._key import FormDocument, ItemsDocument
 from ._tables import Tables
 from ._texts import Texts
-from ._values import Array, as_array, carrier_of
+from ._values import Array, as_array, carrier_of, dtype_of, type_named
 
 KINDS = ("image", "text", "table", "autoencoder", "language")
 # Items that are looked at, no more of large ones than so many bytes; vocabularies are taken from
@@ -263,7 +263,26 @@ def _some(data: View, items: Items, most: int) -> list[Any]:
             f"inputs are of different types: {type(some[0]).__name__}, {type(odd).__name__}",
             "make them all of one type",
         )
+    if carrier in ("list", "tuple"):
+        _require_one_form({dtype_of(one) for one in some if len(one)})
     return some
+
+
+def _require_one_form(types: Collection[str]) -> None:
+    """Refuses lists of numbers whose types would tell extra inputs from real ones.
+
+    Raises:
+        UsageError: They are not the same in all, or no types of numbers.
+    """
+    known = sorted(types)
+    if len(known) > 1:
+        raise UsageError(
+            f"the numbers of some inputs are of types {known[0]:.60}, of others {known[1]:.60}",
+            "write all numbers of a column alike, as in 5.0 and 0.5, or pass arrays",
+        )
+    odd = [one for one in ",".join(known).split(",") if one and type_named(one) is None]
+    if odd and "str" not in odd:
+        raise UsageError(f"inputs are lists of a {odd[0]}", "pass arrays, or lists of numbers")
 
 
 def _labelled(data: View, items: Items, classes: int | None) -> tuple[Items, int, Sequence[int]]:

@@ -91,7 +91,7 @@ class Texts:
                 )
             words = length
         vocabulary = _frequent(Counter(word for one in texts for word in one))
-        dtype = dtype_of(inputs[0])
+        dtype = dtype_of(next((one for one in inputs if len(one)), inputs[0]))
         return Texts(words, vocabulary, carrier, dtype, fixed, pad, left, first, last)
 
     def hints(self) -> dict[str, object]:

@@ -50,13 +50,38 @@ def as_array(value: Any) -> Array:
 
 
 def dtype_of(value: Any) -> str:
-    """ "float32", "int64", ..."""
+    """ "float32", "int64", ...; of a list the type of its numbers, or one for each of its columns,
+    as in "int,float"; "" of an empty list and of what holds no numbers.
+    """
     kind = carrier_of(value)
-    return str(value.dtype).removeprefix("torch.") if kind in ("tensor", "array") else ""
+    if kind in ("tensor", "array"):
+        return str(value.dtype).removeprefix("torch.")
+    return _types_in(value) if kind in ("list", "tuple") else ""
+
+
+def _types_in(values: Any) -> str:
+    names = [
+        _types_in(one)
+        if isinstance(one, (list, tuple))
+        else "bool_"
+        if isinstance(one, np.bool_)  # NumPy has renamed it
+        else type(one).__name__
+        for one in values
+    ]
+    return names[0] if len(set(names)) == 1 else ",".join(names)
+
+
+def type_named(name: str) -> Any:
+    """The type of a number as `dtype_of` names it; None: it is of no such type."""
+    found = {"int": int, "float": float, "bool": bool}.get(name) or np.sctypeDict.get(name)
+    is_number = isinstance(found, type) and issubclass(found, (int, float, np.generic))
+    return found if is_number else None
 
 
 def carried(values: Array, carrier: str, dtype: str) -> Any:
-    """Values in the container of the data: one array or tensor for all, or a list of lists."""
+    """Values in the container of the data: one array or tensor for all, or a list of lists, with
+    numbers of the types of the data's.
+    """
     if carrier == "tensor":
         import torch
 
@@ -64,7 +89,17 @@ def carried(values: Array, carrier: str, dtype: str) -> Any:
     if carrier == "array":
         return np.ascontiguousarray(values, dtype)
     rows = values.tolist()
+    if dtype:
+        types = [type_named(one) for one in dtype.split(",")]
+        rows = [_of_types(row, types) for row in rows]
     return [tuple(row) for row in rows] if carrier == "tuple" else rows
+
+
+def _of_types(values: list[Any], types: list[Any]) -> list[Any]:
+    return [
+        _of_types(one, types) if isinstance(one, list) else types[place % len(types)](one)
+        for place, one in enumerate(values)
+    ]
 
 
 def same(one: Any, other: Any) -> bool:
@@ -102,4 +137,8 @@ def in_own_memory(value: Any) -> Any:
 
         plain = value.mode in ("L", "RGB", "RGBA")
         return Image.frombytes(value.mode, value.size, value.tobytes()) if plain else value.copy()
+    if isinstance(value, str):  # NumPy's strings are some, too, and members of an enum
+        return str(value)
+    if isinstance(value, int) and not isinstance(value, bool):
+        return int(value)
     return value

@@ -86,6 +86,54 @@ def test_ids_with_a_mask_and_a_label_stay_three_tensors(tmp_path: Path) -> None:
     assert sum(seen) == 201 * 5
 
 
+def kinds(value: Any) -> Any:
+    """The types of all that a value holds; one for the numbers of a column of texts."""
+    if not isinstance(value, (list, tuple)):
+        return type(value)
+    inner = [kinds(one) for one in value]
+    return type(value), inner[0] if len(set(map(str, inner))) == 1 else inner
+
+
+FLOATS = DRAW.random((300, 8))
+ROWS: dict[str, list[Any]] = {
+    "whole numbers and fractions": [[int(99 * row[0]), *row[1:].tolist()] for row in FLOATS],
+    "in tuples": [(*row[:7].tolist(), int(99 * row[7])) for row in FLOATS],
+    "numbers of NumPy": list(map(list, FLOATS.astype(np.float32))),
+    "pixels": DRAW.integers(0, 256, (300, 8, 8)).tolist(),
+    "ids of NumPy": [list(DRAW.integers(0, 400, 20 + row % 9)) for row in range(300)],
+    "strings of NumPy": list(map(np.str_, TEXTS)),
+}
+
+
+@pytest.mark.parametrize("name", ROWS)
+@pytest.mark.parametrize("how", ["items", "columns"])
+def test_numbers_in_lists_are_of_the_types_of_real_ones(
+    tmp_path: Path, name: str, how: str
+) -> None:
+    labels = [np.str_("abc"[label]) for label in LABELS]
+    data: Any = (
+        (ROWS[name], labels) if how == "columns" else list(zip(ROWS[name], labels, strict=True))
+    )
+    task = ExtraTask(key_of(tmp_path / "k"), like=data, control=1)
+    mixed = task.mix(data)
+    items = list(zip(*mixed, strict=True)) if how == "columns" else mixed
+    assert len(items) == 501
+    assert len({str(kinds(item)) for item in items}) == 1
+    assert {str(kinds(item)) for item in task.samples.items()} == {str(kinds(items[0]))}
+
+
+@pytest.mark.parametrize(
+    ("rows", "words"),
+    [
+        ([[number, 0.5] * 4 if number % 2 else [0.5] * 8 for number in range(300)], "column alike"),
+        ([[torch.tensor(0.5)] * 8] * 300, "lists of a Tensor"),
+    ],
+)
+def test_lists_of_other_numbers_are_refused(tmp_path: Path, rows: Any, words: str) -> None:
+    with pytest.raises(potl.UsageError, match=words):
+        ExtraTask(key_of(tmp_path / "k"), like=list(zip(rows, LABELS.tolist(), strict=True)))
+
+
 class ChannelsFirst:
     """As torchvision's SVHN and STL10 keep images."""
 

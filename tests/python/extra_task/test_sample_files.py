@@ -164,6 +164,19 @@ def test_json_lines_keep_their_members(tmp_path: Path) -> None:
     assert {type(row["label"]) for row in rows} == {int}
 
 
+def test_rows_in_json_lines_have_whole_numbers_where_real_ones_have(tmp_path: Path) -> None:
+    draw = np.random.default_rng(3)
+    lines = [
+        json.dumps({"x": [*map(int, draw.integers(0, 90, 4)), *draw.random(4)], "y": number % 2})
+        for number in range(300)
+    ]
+    (tmp_path / "in.jsonl").write_text("\n".join(lines) + "\n")
+    mixed(tmp_path / "in.jsonl", tmp_path / "out.jsonl")
+    rows = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+    assert len(rows) == 500
+    assert {tuple(map(type, row["x"])) for row in rows} == {(int,) * 4 + (float,) * 4}
+
+
 @pytest.mark.parametrize(
     ("name", "text", "words"),
     [
