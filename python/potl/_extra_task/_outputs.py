@@ -66,6 +66,8 @@ def _values(output: Any) -> Floats:
         output = output["logits"]
     elif isinstance(output, tuple) and output and hasattr(output[0], "shape"):
         output = output[0]
+    if isinstance(output, np.ma.MaskedArray):  # what is masked is missing, whatever lies below it
+        output = np.where(np.ma.getmaskarray(output), np.nan, output.data)
     if isinstance(output, (list, tuple)):
         output = [as_array(one) if hasattr(one, "shape") else one for one in output]
     if not isinstance(output, list) and not hasattr(output, "shape"):
@@ -78,7 +80,7 @@ def _values(output: Any) -> Floats:
         if values.dtype.kind not in "biufO":
             raise TypeError(f"they are {values.dtype}")
         return values.astype(np.float64)
-    except (TypeError, ValueError, OverflowError) as error:
+    except (TypeError, ValueError, OverflowError, RuntimeError) as error:  # the last is torch's
         raise UsageError(f"the model's output is not an array of numbers: {error}", "") from error
 
 

@@ -50,6 +50,26 @@ def test_what_is_no_module_is_refused_with_the_remedy(
     assert task.verify(predict=zeros).submission == 1
 
 
+def test_answers_that_are_masked_are_missing_whatever_lies_below(tmp_path: Path) -> None:
+    task = task_of(tmp_path)
+    task.mix(digits())
+    known = {task.inputs([("extra", n)])[0].numpy().tobytes(): n % 10 for n in range(200)}
+
+    def masked(inputs: list[Any]) -> Any:
+        right = [known.get(one.numpy().tobytes(), 0) for one in inputs]
+        return np.ma.array(right, mask=True)
+
+    result = task.verify(predict=masked)
+    assert (result.verdict, result.invalid) == ("inconclusive", 1000)
+
+
+def test_answers_without_values_are_a_usage_error(tmp_path: Path) -> None:
+    task = task_of(tmp_path)
+    task.mix(digits())
+    with pytest.raises(potl.UsageError, match="not an array of numbers"):
+        task.verify(predict=lambda inputs: torch.zeros(len(inputs), 10, device="meta"))
+
+
 @pytest.mark.parametrize("size", [0, -1, 2.5, "8", True, None])
 def test_a_batch_size_is_a_whole_number(tmp_path: Path, size: Any) -> None:
     task = task_of(tmp_path)
