@@ -546,7 +546,7 @@ finding judge_reach(const run_view& run, double reach, std::uint64_t pool, std::
                              [&](const segment& part) { return part.start < step; }) -
         all.begin());
   };
-  std::uint64_t beyond = 0, left = 0, room = 0;
+  std::uint64_t beyond = 0, left = 0, room = 0, counted_to = 0;
   double largest = 0;
   const screened* worst = nullptr;
   std::uint64_t last = 0;
@@ -558,7 +558,8 @@ finding judge_reach(const run_view& run, double reach, std::uint64_t pool, std::
     }
     ++beyond;
     const segment both{before, one.where.end};
-    room += starting_before(both.end) - starting_before(both.start);
+    room += starting_before(both.end) - starting_before(std::max(both.start, counted_to));
+    counted_to = both.end;
     if (is_covered(both, measurements)) continue;
     ++left;
     if (worst == nullptr || !(one.ratio <= worst->ratio)) worst = &one;

@@ -181,6 +181,12 @@ TEST_CASE("no more segments than samples are added, the furthest first") {
                                                                {free[5], free[5] + 10}});
 }
 
+TEST_CASE("room is asked for once where far movements follow each other") {
+  fake_run run(1000, 10, 100);
+  run.jump = jumps({500, 510}, 50);
+  REQUIRE(judged_reach(run, {}).reason.find("samples=3 makes room") != std::string::npos);
+}
+
 TEST_CASE("movements beyond reach are inconclusive until they are replayed") {
   fake_run run(1000, 10, 100);
   run.jump = jumps({500, 700}, 50);
