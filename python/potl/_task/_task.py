@@ -273,7 +273,13 @@ class Task:
                 for g in optimizer.param_groups
                 for p in g["params"]
             ]
-            torch.nn.utils.clip_grad_norm_(parameters, self.grad_clip)
+            try:
+                torch.nn.utils.clip_grad_norm_(parameters, self.grad_clip)
+            except NotImplementedError as error:
+                raise UsageError(
+                    "torch does not clip sparse gradients",
+                    "make embeddings without sparse=True, or leave grad_clip out",
+                ) from error
         for optimizer in self.optimizers:
             if self.scaler is None:
                 optimizer.step()

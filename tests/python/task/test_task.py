@@ -228,6 +228,22 @@ def test_gradients_are_clipped_together():
     assert float(norm) == pytest.approx(1e-3, rel=1e-3)
 
 
+def test_sparse_gradients_are_not_clipped():
+    model = nn.Sequential(nn.Embedding(10, 4, sparse=True), nn.Flatten(), nn.Linear(32, 3))
+    data = TensorDataset(torch.arange(64).remainder(10).view(8, 8), torch.arange(8) % 3)
+    built = Task(
+        model=model,
+        optimizer=torch.optim.SGD(model.parameters(), lr=0.1),
+        dataset=data,
+        loss=F.cross_entropy,
+        batch_size=4,
+        epochs=1,
+        grad_clip=1.0,
+    )
+    with pytest.raises(UsageError, match="make embeddings without sparse=True"):
+        built.step([part[:4] for part in data.tensors])
+
+
 def test_scaled_gradients_are_clipped_at_their_own_size():
     def weights(scaler):
         torch.manual_seed(0)
