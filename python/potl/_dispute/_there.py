@@ -25,6 +25,9 @@ PATH = "/v1/dispute"
 PIECE = 2 << 20
 _LEAST_PAUSE, _MOST_PAUSE = 0.02, 1.0
 WAIT_SECONDS = 10.0
+# A message has at most 256 values. Of tiny ones an answer has room for so many that they take a
+# gigabyte, each time that it is asked for.
+_MOST_COMMAS = 1024
 
 
 class There:
@@ -115,6 +118,8 @@ class There:
         query = urllib.parse.urlencode([*self._keys, ("after", first), more, ("wait", self._wait)])
         try:
             raw = self._http.post(f"{PATH}?{query}", body, limit=limit)
+            if raw.count(b",") > _MOST_COMMAS:
+                raise ValueError
             found = json.loads(raw)
             held, message = found["lines"], found["message"]
             if type(held) is not int or not isinstance(message, str | None):

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import json
 import os
 import signal
@@ -468,16 +469,36 @@ class Anew:
         return json.dumps(answer).encode()
 
 
-def test_a_party_that_was_begun_anew_is_told_all_lines_again(case: Case) -> None:
+def said_by(case: Case, server: Anew) -> bytes | None:
     class Clock:
         def sleep(self, seconds: float) -> None:
             pass
 
     keys: Any = {one: case.key(one) for one in ("trainer", "auditor")}
     there = There(
-        Anew(case), "trainer", job=case.job.id.hex(), keys=keys, referee=case.key("referee"),
+        server, "trainer", job=case.job.id.hex(), keys=keys, referee=case.key("referee"),
         clock=Clock(),
     )  # fmt: skip
-    tries = iter([1.0] * 5 + [-1.0])
-    said = there.message(["line"] * 4, lambda: next(tries), author=lambda _: "trainer", most=9)
-    assert said == b"said"
+    tries = itertools.chain([1.0] * 5, itertools.repeat(-1.0))
+    return there.message(["line"] * 4, lambda: next(tries), author=lambda _: "trainer", most=9)
+
+
+def test_a_party_that_was_begun_anew_is_told_all_lines_again(case: Case) -> None:
+    assert said_by(case, Anew(case)) == b"said"
+
+
+class Wordy(Anew):
+    """Says more than a message, which a referee would have to make room for."""
+
+    def post(self, path: str, body: bytes, *, limit: int) -> bytes:
+        return json.dumps({"lines": 4, "message": "said", "more": [[]] * self.more}).encode()
+
+    more = 0
+
+
+def test_an_answer_of_many_values_is_none(case: Case) -> None:
+    """Some forty megabytes of empty lists took a gigabyte, each time that the party was asked."""
+    server = Wordy(case)
+    assert said_by(case, server) == b"said"
+    server.more = 2000
+    assert said_by(case, server) is None
