@@ -48,6 +48,8 @@ _NUMBERED = frozenset(
 _ELEMENTWISE = frozenset(
     ("copy_", "fill_", "zero_", "zeros_like", "ones_like", "full_like", "fill")
 )
+# It is elementwise, and sums as many terms as its attribute says.
+_SIZED = "mvlgamma"
 # In a row that is multiplied, and in a tensor whose elements are numbered.
 _LONGEST_ROW, _MOST_NUMBERED, _MOST_DIMS = 1 << 20, 1 << 22, 8
 _ATTRIBUTES = frozenset(
@@ -152,4 +154,6 @@ def is_bounded(operator: Operator) -> bool:
         return all(math.prod(one.shape) <= _MOST_NUMBERED for one in forms)
     if packet.startswith("_foreach_"):
         return is_foreach_pointwise(packet[len("_foreach_") :].rstrip("_"))
+    if packet.rstrip("_") == _SIZED:
+        return False
     return packet in _ELEMENTWISE or torch.Tag.pointwise in function_of(operator).tags
