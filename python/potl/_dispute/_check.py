@@ -85,7 +85,8 @@ def _underivable(build: Build, seed: int, arithmetic: str) -> list[Problem]:
         number, size = large
         return [_too_large(number, derived[number], size, place)]
     index, what = difference
-    return [_problem(f"operator {index}, derived without the data, is {what} when executed", place)]
+    said = f"operator {index}, derived without the data, is {what} when executed"
+    return [_problem(said, place, _ONE_HOT if what.endswith(" aten.aminmax.default") else _REMEDY)]
 
 
 def _too_large(number: int, operator: Operator, size: int, where: str) -> Problem:
@@ -100,11 +101,16 @@ def _too_large(number: int, operator: Operator, size: int, where: str) -> Proble
     )
 
 
-def _problem(what: str, where: str) -> Problem:
-    return Problem(
-        what=what,
-        where=where,
-        remedy="let nothing in the step depend on the values of tensors, on their class, or on "
-        "whether they have memory",
-        prevents="dispute",
-    )
+_REMEDY = (
+    "let nothing in the step depend on the values of tensors, on their class, or on whether they "
+    "have memory"
+)
+# It looks for the least and the largest class, where its targets have elements.
+_ONE_HOT = (
+    "instead of torch.nn.functional.one_hot(y, classes), write "
+    "(y[..., None] == torch.arange(classes)).long()"
+)
+
+
+def _problem(what: str, where: str, remedy: str = _REMEDY) -> Problem:
+    return Problem(what=what, where=where, remedy=remedy, prevents="dispute")

@@ -281,6 +281,26 @@ def test_what_no_referee_could_decide_is_told_before_training(
     assert re.search(what, problem.what) and re.search(where, problem.where), problem
 
 
+@pytest.mark.parametrize("own", [False, True])
+def test_one_hot_is_named_with_what_to_write_instead(own: bool) -> None:
+    """It looks at its targets, where they have elements."""
+
+    def loss(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        hot = (y[..., None] == torch.arange(10)).long() if own else F.one_hot(y, 10)
+        return F.cross_entropy(x, hot.float())
+
+    def build() -> potl.Task:
+        made = traced_nets.mlp()
+        made.loss = loss
+        return made
+
+    remedies = [one.remedy for one in potl.check(build, disputable=True)]
+    written = "(y[..., None] == torch.arange(classes)).long()"
+    assert remedies == (
+        [] if own else [f"instead of torch.nn.functional.one_hot(y, classes), write {written}"]
+    )
+
+
 class Sorting(nn.Linear):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         out = super().forward(x)
