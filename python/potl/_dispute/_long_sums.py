@@ -31,8 +31,9 @@ from ._folds import (
     factors,
     multiplied_and_added,
 )
+from ._moves import unraveled
 from ._operators import Operator
-from ._regions import at, broadcast, packet_of, shape_of, spatial, unraveled
+from ._regions import at, broadcast, packet_of, shape_of, spatial
 
 Places = dict[int, torch.Tensor]
 Values = Mapping[int, torch.Tensor]

@@ -16,6 +16,7 @@ import torch
 from .._task._values import Tree
 from ._call import call, function_of
 from ._encoding import Reference, TensorOutline, leaves
+from ._moves import source, unraveled
 from ._operators import Operator
 
 Shape = tuple[int, ...]
@@ -89,15 +90,6 @@ def at(shape: Shape, *indices: Sequence[int] | range | int | None) -> torch.Tens
         out = out[..., None] * size + index
         outside = outside[..., None] | (index < 0) | (index >= size)
     return torch.where(outside, -1, out)
-
-
-def unraveled(element: int, shape: Shape) -> list[int]:
-    """The index of an element by dimension."""
-    out = []
-    for size in reversed(shape):
-        element, index = divmod(element, size)
-        out.append(index)
-    return out[::-1]
 
 
 def broadcast(shape: Shape, index: Sequence[int]) -> torch.Tensor:
@@ -207,7 +199,7 @@ def _overwritten(operator: Operator, result: int, element: int) -> Plan:
 
 def _drawn(operator: Operator, result: int, element: int) -> Plan:
     """A tensor filled with random numbers, all of which depend on its size."""
-    unread = torch.full(operator.inputs[0].shape, -1)
+    unread = torch.tensor(-1).expand(operator.inputs[0].shape)
     return Plan([unread, *([None] * (len(operator.inputs) - 1))], element)
 
 
@@ -220,31 +212,23 @@ def _identity(operator: Operator, result: int, element: int) -> Plan:
 
 
 def _moved(operator: Operator, result: int, element: int) -> Plan:
-    """Where an element was before an operator that only moves elements: it moves their numbers."""
+    """Where an element was before an operator that only moves elements."""
     outline = operator.results[result]
     if any(one.dtype != outline.dtype for one in operator.inputs):  # joined ones are converted
         return whole(operator, result, element)
     if function_of(operator).is_view:
         return Plan([torch.tensor([_seen(operator, result, element)])], 0, result=MOVED)
-    first = 1  # 0 is what it fills with
-    numbers = []
-    for one in operator.inputs:
-        count = math.prod(one.shape)
-        numbers.append(torch.arange(first, first + count).reshape(one.shape))
-        first += count
-    filled = {"value": 0} if "value" in operator.arguments else {}
-    moved = call(operator, numbers, filled)[result]
-    number = int(moved.reshape(-1)[element])
-    if number == 0:
-        return Plan([torch.full(one.shape, -1) for one in operator.inputs], element)
-    places: list[torch.Tensor | None] = []
-    first = 1
-    for one in operator.inputs:
-        count = math.prod(one.shape)
-        inside = first <= number < first + count
-        places.append(torch.tensor([number - first] if inside else [], dtype=torch.int64))
-        first += count
-    return Plan(places, 0, result=MOVED)
+    moved = source(operator, unraveled(element, outline.shape))
+    if moved is not None:
+        number, place = moved
+        nothing = torch.zeros(0, dtype=torch.int64)
+        places: list[torch.Tensor | None] = [nothing for _ in operator.inputs]
+        places[number] = torch.tensor([place])
+        return Plan(places, 0, result=MOVED)
+    filled = torch.full((1,) * len(outline.shape), -1)
+    if "value" not in operator.arguments:
+        return Plan([filled], 0, result=MOVED)
+    return Plan([filled], 0, {"pad": [1, 0]})  # of the two elements, the one beside it
 
 
 def _seen(operator: Operator, result: int, element: int) -> int:
