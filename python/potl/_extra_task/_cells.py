@@ -180,7 +180,7 @@ def _label_column(path: Path, names: Sequence[str], given: str | None) -> int:
         )
     raise UsageError(
         f"{path} has the columns {', '.join(names)}",
-        "name the one of labels with --labels, or pass --unlabelled",
+        "name the column of labels with --labels, or pass --unlabelled",
     )
 
 

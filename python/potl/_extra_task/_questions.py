@@ -252,8 +252,8 @@ def _of_model(model: Any, form: Form, *, plain: bool) -> Ask:
             batch = torch.stack([torch.as_tensor(one) for one in values]).to(device)
         elif plain:
             raise UsageError(
-                f"the model cannot read a {type(values[0]).__name__}",
-                "pass transform=, which makes a tensor of an input",
+                f"the model gets inputs of type {type(values[0]).__name__}, and no tensors",
+                "pass transform= (--transform), which makes a tensor of an input",
             )
         else:
             return model(values)

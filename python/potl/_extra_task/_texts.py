@@ -87,7 +87,9 @@ class Texts:
         if length is not None:
             if not frame + 1 <= length <= lengths[-1] + frame:
                 raise UsageError(
-                    f"no text has {length} words, the longest has {lengths[-1] + frame}", ""
+                    f"no text has {length} words, the longest has {lengths[-1] + frame}",
+                    f"choose a length from {frame + 1} to {lengths[-1] + frame}, or leave it out "
+                    "if the model reads whole texts",
                 )
             words = length
         vocabulary = _frequent(Counter(word for one in texts for word in one))

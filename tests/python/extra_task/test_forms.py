@@ -197,7 +197,7 @@ def test_a_text_that_a_model_truncates_keeps_its_frame(tmp_path: Path) -> None:
     words = extra[extra != 0]
     assert (len(words), words[0]) == (12, 101)
     for wrong in (1, 36):
-        with pytest.raises(potl.UsageError, match="no text has"):
+        with pytest.raises(potl.UsageError, match="choose a length from 2 to 35"):
             ExtraTask(key_of(tmp_path / f"k{wrong}"), like=data, length=wrong)
 
 
