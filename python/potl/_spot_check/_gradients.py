@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import nn
 
+from .. import _core
 from .._base._elements import bytes_of_elements
 from .._base._errors import UnsupportedError
 from .._job._steps import parameters_of
@@ -22,6 +23,11 @@ if TYPE_CHECKING:
 
 # Whose running statistics no step reads while it trains.
 BatchNorm = nn.modules.batchnorm._BatchNorm
+
+# Honest rounding of a machine times this is the tolerance of a stock job, but at least this share
+# of the clip.
+MARGIN = 32
+LEAST_SHARE = 1e-4
 
 
 class Gradients:
@@ -171,6 +177,23 @@ def clipped(gradient: torch.Tensor, clip: float) -> torch.Tensor:
     """A flat gradient as a check compares it, in float64."""
     gradient = gradient.double()
     return gradient * min(1.0, clip / (float(gradient.norm()) + 1e-6))
+
+
+def spread(
+    gradients: Gradients, step: int, weights: memoryview, clip: float
+) -> tuple[torch.Tensor, float]:
+    """The gradient of a step as a check compares it, and how far from it the other ways to compute
+    it end.
+    """
+    out = bytearray(4 * sum(elements for _, elements in gradients.tensors))
+
+    def computed(way: int) -> torch.Tensor:
+        gradients.gradient(step, weights, way, memoryview(out))
+        return clipped(torch.frombuffer(out, dtype=torch.float32), clip)
+
+    usual = computed(0)
+    ways = range(1, _core.SPOT_CHECK_WAYS + 1)
+    return usual, max(float((computed(way) - usual).norm()) for way in ways)
 
 
 def settle_statistics(session: Session, steps: int) -> None:

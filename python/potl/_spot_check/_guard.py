@@ -22,7 +22,16 @@ from .._record._inputs import as_job
 from .._record._run import write_model
 from .._report._value import Report
 from ._coarse import CoarseGradients
-from ._gradients import Gradients, bytes_of, clipped, settle_statistics, weights_of
+from ._gradients import (
+    LEAST_SHARE,
+    MARGIN,
+    Gradients,
+    bytes_of,
+    clipped,
+    settle_statistics,
+    spread,
+    weights_of,
+)
 from ._guarded import CLIP_SLACK, Folder, Guarded
 from ._plan import Plan, plan
 from ._responses import clip_of_job
@@ -36,10 +45,6 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("potl")
 
-# Honest rounding of this machine times this is the tolerance of a stock job, but at least this
-# share of the clip.
-_MARGIN = 32
-_LEAST_SHARE = 1e-4
 # Beyond this share of the clip a tolerance is nobody's choice: much of what a gradient may be
 # passes.
 _MOST_SHARE = 0.25
@@ -330,7 +335,7 @@ class SpotCheck:
         _, found = session.gradients(2, session.sample_ids(2))
         for buffer, before in zip(buffers, kept, strict=True):
             buffer.copy_(before)  # which no update changes
-        apart = self._computed(2, 0)
+        apart = self._computed(2)
         session.restore(first)
         own = bytearray(len(apart))
         gradients.write(found, 2, memoryview(own))
@@ -344,35 +349,33 @@ class SpotCheck:
                 "an optimizer, or a number that another step left",
             )
 
-    def _computed(self, step: int, way: int) -> bytearray:
+    def _computed(self, step: int) -> bytearray:
         """The gradient that the checker has, at the present weights."""
-        weights = b"".join(bytes_of(weights_of(self._session.task)))
         out = bytearray(4 * sum(elements for _, elements in self._checking.tensors))
-        self._checking.gradient(step, memoryview(weights), way, memoryview(out))
+        self._checking.gradient(step, self._weights(), 0, memoryview(out))
         return out
+
+    def _weights(self) -> memoryview:
+        return memoryview(b"".join(bytes_of(weights_of(self._session.task))))
 
     def _measured(self) -> float:
         """The tolerance of this job: 0 where bits are the same everywhere."""
         if self._checker.is_reproducible:
             return 0.0
-        furthest = 0.0
-        for step in range(1, min(_MEASURED_STEPS, self._job.steps) + 1):
-            ways = []
-            for way in range(_core.SPOT_CHECK_WAYS + 1):
-                out = self._computed(step, way)
-                ways.append(clipped(torch.frombuffer(out, dtype=torch.float32), self._clip))
-            furthest = max(furthest, *(float((way - ways[0]).norm()) for way in ways[1:]))
-        if not _MARGIN * furthest <= _MOST_SHARE * self._clip:
+        weights = self._weights()
+        steps = range(1, min(_MEASURED_STEPS, self._job.steps) + 1)
+        furthest = max(spread(self._checking, one, weights, self._clip)[1] for one in steps)
+        if not MARGIN * furthest <= _MOST_SHARE * self._clip:
             raise UnsupportedError(
                 f"two honest ways of computing move gradients of this task {furthest:.3g} apart, "
-                f"and {_MARGIN} times that is more than a quarter of the clip, {self._clip:g}: a "
+                f"and {MARGIN} times that is more than a quarter of the clip, {self._clip:g}: a "
                 "check would pass much that nobody computed",
                 'agree on arithmetic="auto", in which bits are compared; or keep norms out of '
                 "autocast, sort with stable=True, and give pack_padded_sequence what is sorted so, "
                 "with enforce_sorted=True; or pass tolerance=, and read in the plan what stays "
                 "below it",
             )
-        return max(_LEAST_SHARE * self._clip, _MARGIN * furthest)
+        return max(LEAST_SHARE * self._clip, MARGIN * furthest)
 
 
 def _connected(address: str) -> _core.SpotCheckSocket:

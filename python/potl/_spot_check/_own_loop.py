@@ -15,7 +15,7 @@ import torch
 
 from .. import _core
 from .._base._errors import StorageError, UnsupportedError, UsageError
-from ._gradients import Gradients, clipped, load_weights, weights_of
+from ._gradients import LEAST_SHARE, MARGIN, Gradients, clipped, load_weights, spread, weights_of
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -26,8 +26,6 @@ _ACCEPT_SECONDS = 3600.0
 # First steps of a session whose gradients are compared with those of the agreed step: what a loop
 # leaves behind, such as a generator that it moved, shows in the second.
 _COMPARED_STEPS = 2
-# Share of a gradient's norm by which stock arithmetic of one machine does not differ.
-_APART = 0.05
 
 
 @dataclass
@@ -53,10 +51,17 @@ class _Handover:
         self.honest = honest
         self.tensors, self.weights_bytes = honest.tensors, honest.weights_bytes
         self.steps = honest.steps
+        # As agreed: a loop may evaluate before its first step, too.
+        self.flags = [(one, one.training) for one in honest.session.task.model.modules()]
         self.asked: queue.SimpleQueue[_Asked | _Over] = queue.SimpleQueue()
         self.told: queue.SimpleQueue[tuple[float, list[torch.Tensor | None]] | str] = (
             queue.SimpleQueue()
         )
+
+    def begin_training(self) -> None:
+        """Turns on what a loop that evaluates left off."""
+        for module, flag in self.flags:
+            module.training = flag
 
     def gradient(self, step: int, weights: memoryview, way: int, out: memoryview) -> float:
         self.asked.put(_Asked(step, weights))
@@ -117,7 +122,6 @@ class OwnLoop:
         handover = self._open()
         session = handover.honest.session
         weights = weights_of(session.task)
-        flags = [(module, module.training) for module in session.task.model.modules()]
         compared = 0
         while True:
             asked = handover.asked.get()
@@ -127,9 +131,7 @@ class OwnLoop:
             self._given = None
             try:
                 load_weights(weights, asked.weights)
-                # A loop that evaluates may leave them off.
-                for module, flag in flags:
-                    module.training = flag
+                handover.begin_training()
                 batch = session.batch(asked.step, session.sample_ids(asked.step))
                 with session._own_step(asked.step):
                     yield asked.step, batch
@@ -139,8 +141,7 @@ class OwnLoop:
                         "call optimizer.step(loss) in the loop",
                     )
                 if compared < _COMPARED_STEPS:
-                    for module, flag in flags:
-                        module.training = flag
+                    handover.begin_training()
                     _require_agreed(handover.honest, asked, self._given[1])
                     compared += 1
             except BaseException as error:
@@ -216,13 +217,14 @@ def _require_agreed(honest: Gradients, asked: _Asked, found: Sequence[torch.Tens
         honest.write(found, asked.step, memoryview(given))
         if own == given:
             return
-        clip = honest.session.task.grad_clip or math.inf
-        theirs, ours = (
-            clipped(torch.frombuffer(one, dtype=torch.float32), clip) for one in (given, own)
-        )
-        is_close = float((theirs - ours).norm()) <= _APART * float(ours.norm())
-        if is_close and not honest.session.is_reproducible:
-            return
+        if not honest.session.is_reproducible:
+            clip = honest.session.task.grad_clip or math.inf
+            ours, furthest = spread(honest, asked.step, asked.weights, clip)
+            theirs = clipped(torch.frombuffer(given, dtype=torch.float32), clip)
+            # A guard that measures its tolerance passes no more.
+            passing = max(LEAST_SHARE * float(ours.norm()), MARGIN * furthest)
+            if float((theirs - ours).norm()) <= passing:
+                return
     raise UsageError(
         f"the loop's gradient of step {asked.step} is not that of the agreed step",
         "compute the task's loss of the whole batch, in one forward and one backward pass, before "

@@ -23,11 +23,13 @@ def a_loop(
     loss_of: Callable[[int, torch.nn.Module, torch.Tensor, torch.Tensor], torch.Tensor],
     before_step: Callable[[torch.nn.Module], object] = lambda model: None,
     after_step: Callable[[torch.nn.Module], object] = lambda model: None,
+    at_first: Callable[[torch.nn.Module], object] = lambda model: None,
 ) -> Loop:
     """As somebody writes it, without zero_grad."""
 
     def loop(guard: OwnLoop) -> None:
         model = guard.task.model
+        at_first(model)
         assert guard.task.optimizer is not None
         optimizer = potl.SpotCheckedOptimizer(guard.task.optimizer, guard)
         for number, (images, labels) in guard.steps():
@@ -47,10 +49,15 @@ def agreed(
 
 
 def smoothed(
-    number: int, model: torch.nn.Module, images: torch.Tensor, labels: torch.Tensor, since: int = 1
+    number: int,
+    model: torch.nn.Module,
+    images: torch.Tensor,
+    labels: torch.Tensor,
+    since: int = 1,
+    share: float = 0.1,
 ) -> torch.Tensor:
     """Another loss than the agreed one."""
-    share = 0.1 if number >= since else 0.0
+    share = share if number >= since else 0.0
     return functional.cross_entropy(model(images), labels, label_smoothing=share)
 
 
@@ -128,6 +135,28 @@ def test_a_loop_with_a_mistake_is_told_so_before_it_is_taken_for_a_cheat(
     _, report, reason = both(tmp_path, loop, "ord32")
     assert report.verdict == "inconclusive", report.sentence
     assert "is not that of the agreed step" in reason and "do not clip" in reason
+
+
+def test_a_mistake_that_stock_arithmetic_could_almost_hide_is_told_too(tmp_path: Path) -> None:
+    """Its gradients are less than 2 % off, and a guard takes them for false."""
+    _, report, reason = both(tmp_path, a_loop(partial(smoothed, share=0.01)), "stock")
+    assert report.verdict == "inconclusive", report.sentence
+    assert "is not that of the agreed step" in reason
+
+
+@pytest.mark.parametrize("train", [lambda model: None, lambda model: model.train()])
+def test_a_loop_may_evaluate_before_its_first_step(
+    tmp_path: Path, train: Callable[[torch.nn.Module], object]
+) -> None:
+    def loss_of(
+        number: int, model: torch.nn.Module, images: torch.Tensor, labels: torch.Tensor
+    ) -> torch.Tensor:
+        train(model)
+        return agreed(number, model, images, labels)
+
+    loop = a_loop(loss_of, at_first=lambda model: model.eval())
+    _, report, _ = both(tmp_path, loop, "ord32")
+    assert report.verdict == "accepted", report.sentence
 
 
 def test_what_a_loop_leaves_behind_does_not_reach_its_next_step(tmp_path: Path) -> None:
