@@ -66,22 +66,30 @@ def _values(output: Any) -> Floats:
         output = output["logits"]
     elif isinstance(output, tuple) and output and hasattr(output[0], "shape"):
         output = output[0]
-    if isinstance(output, np.ma.MaskedArray):  # what is masked is missing, whatever lies below it
-        output = np.where(np.ma.getmaskarray(output), np.nan, output.data)
-    if isinstance(output, (list, tuple)):
-        output = [as_array(one) if hasattr(one, "shape") else one for one in output]
-    if not isinstance(output, list) and not hasattr(output, "shape"):
+    if not isinstance(output, (list, tuple)) and not hasattr(output, "shape"):
         raise UsageError(
             f"predict returned a {type(output).__name__}", "return an array or a list of answers"
         )
     try:
-        values = np.asarray(output if isinstance(output, list) else as_array(output))
+        if isinstance(output, (list, tuple)):
+            values = np.asarray(
+                [_unmasked(one) if hasattr(one, "shape") else one for one in output]
+            )
+        else:
+            values = _unmasked(output)
         # Objects may be numbers beside None; text and dates become numbers too easily.
         if values.dtype.kind not in "biufO":
             raise TypeError(f"they are {values.dtype}")
         return values.astype(np.float64)
     except (TypeError, ValueError, OverflowError, RuntimeError) as error:  # the last is torch's
         raise UsageError(f"the model's output is not an array of numbers: {error}", "") from error
+
+
+def _unmasked(output: Any) -> Array:
+    """What is masked is missing, whatever lies below it."""
+    if not isinstance(output, np.ma.MaskedArray):
+        return as_array(output)
+    return np.where(np.ma.getmaskarray(output), np.nan, output.data)
 
 
 def _stacked(inputs: Sequence[Any]) -> Array:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -50,14 +51,17 @@ def test_what_is_no_module_is_refused_with_the_remedy(
     assert task.verify(predict=zeros).submission == 1
 
 
-def test_answers_that_are_masked_are_missing_whatever_lies_below(tmp_path: Path) -> None:
+@pytest.mark.parametrize("form", [lambda answers: answers, list], ids=["array", "list"])
+def test_answers_that_are_masked_are_missing_whatever_lies_below(
+    tmp_path: Path, form: Callable[[Any], Any]
+) -> None:
     task = task_of(tmp_path)
     task.mix(digits())
     known = {task.inputs([("extra", n)])[0].numpy().tobytes(): n % 10 for n in range(200)}
 
     def masked(inputs: list[Any]) -> Any:
         right = [known.get(one.numpy().tobytes(), 0) for one in inputs]
-        return np.ma.array(right, mask=True)
+        return form(np.ma.array(right, mask=True))
 
     result = task.verify(predict=masked)
     assert (result.verdict, result.invalid) == ("inconclusive", 1000)
