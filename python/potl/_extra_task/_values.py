@@ -60,15 +60,21 @@ def dtype_of(value: Any) -> str:
 
 
 def _types_in(values: Any) -> str:
+    kinds = list(set(map(type, values)))
+    if len(kinds) == 1 and not issubclass(kinds[0], (list, tuple)):
+        return _name_of(kinds[0])
     names = [
-        _types_in(one)
-        if isinstance(one, (list, tuple))
-        else "bool_"
-        if isinstance(one, np.bool_)  # NumPy has renamed it
-        else type(one).__name__
-        for one in values
+        _types_in(one) if isinstance(one, (list, tuple)) else _name_of(type(one)) for one in values
     ]
-    return names[0] if len(set(names)) == 1 else ",".join(names)
+    if len(set(names)) == 1:
+        return names[0]
+    # Columns of columns, which are no numbers of a type.
+    nested = next((kind for kind in kinds if issubclass(kind, (list, tuple))), None)
+    return ",".join(names) if nested is None else nested.__name__
+
+
+def _name_of(kind: type) -> str:
+    return "bool_" if issubclass(kind, np.bool_) else kind.__name__  # NumPy has renamed it
 
 
 def type_named(name: str) -> Any:

@@ -127,6 +127,7 @@ def test_numbers_in_lists_are_of_the_types_of_real_ones(
     [
         ([[number, 0.5] * 4 if number % 2 else [0.5] * 8 for number in range(300)], "column alike"),
         ([[torch.tensor(0.5)] * 8] * 300, "lists of a Tensor"),
+        ([[list(range(8)), row.tolist()] for row in FLOATS], "lists of a list"),
     ],
 )
 def test_lists_of_other_numbers_are_refused(tmp_path: Path, rows: Any, words: str) -> None:
