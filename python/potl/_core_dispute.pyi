@@ -244,8 +244,8 @@ class DisputeProceedings:
     def next_flags(
         self, party: DisputeParty, record: bytes, index: int, proof: Sequence[bytes]
     ) -> int:
-        """The flags of a party's record of the step after that. MismatchError, MalformedError: it
-        is none of its commitment.
+        """The flags of a party's record of the step after that. MismatchError, MalformedError,
+        UnsupportedError: it is none of its commitment.
         """
 
     def has_diverged(self, flags: tuple[int, int]) -> bool:

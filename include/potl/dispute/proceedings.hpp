@@ -68,8 +68,8 @@ class proceedings {
   std::uint64_t last_at() const noexcept { return last_at_; }
   /// The step whose leaf both opened, from 1; 0 as long as it is not found.
   std::uint64_t step() const noexcept;
-  /// The flags of a party's record of the step after that; malformed or mismatch where this is
-  /// none.
+  /// The flags of a party's record of the step after that; malformed, unsupported or mismatch where
+  /// this is none.
   result<std::uint32_t> next_flags(party from, const committed_record& shown) const;
   /// Whether both parties showed a record of that step, or of a later one, whose loss or gradient
   /// is not finite. False if only one of them did at that step. `next`: `next_flags` of both, as a

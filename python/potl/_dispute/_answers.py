@@ -14,7 +14,13 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from .. import _core
-from .._base._errors import LimitError, MalformedError, MismatchError, UsageError
+from .._base._errors import (
+    LimitError,
+    MalformedError,
+    MismatchError,
+    UnsupportedError,
+    UsageError,
+)
 from ._encoding import AliasOutline, TensorOutline
 from ._outline import StateOutline
 
@@ -65,7 +71,7 @@ def read_answer(read: Callable[..., T], text: bytes, *agreed: object) -> T | Non
     """What an answer says; None where it does not fit what was agreed."""
     try:
         return read(from_json(text), *agreed)
-    except (MalformedError, MismatchError, LimitError):
+    except (MalformedError, MismatchError, LimitError, UnsupportedError):
         return None
 
 

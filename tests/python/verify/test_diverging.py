@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import base64
 import functools
 import json
 import math
@@ -443,10 +444,13 @@ def test_who_does_not_show_the_next_step_convicts_nobody_by_a_nan(
     assert (verdict.winner, verdict.why) == ("trainer", "opening")
 
 
+@pytest.mark.parametrize("newer", [False, True])
 def test_a_nan_of_the_trainer_s_alone_excuses_no_step(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    newer: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its next record says that there is no loss, and the auditor's that there is one."""
+    """Its next record says that there is no loss, and the auditor's that there is one; or it shows
+    a record of a format that nobody knows.
+    """
     middle, true = STEPS // 2, Lost.step
     build = functools.partial(normalised, 0)
 
@@ -461,9 +465,22 @@ def test_a_nan_of_the_trainer_s_alone_excuses_no_step(
     with monkeypatch.context() as cheat:
         cheat.setattr(Lost, "step", lying)
         run = potl.record(build, tmp_path / "run", job=job, check_job=False)
+    true_answer = potl.Party._answer
+
+    def answered(self: potl.Party, now: Any) -> bytes:
+        shown = json.loads(true_answer(self, now))
+        if self.directory == run.path:
+            record = bytearray(base64.b64decode(shown["next"]["bytes"]))
+            record[1] = 99
+            shown["next"]["bytes"] = base64.b64encode(record).decode()
+        return json.dumps(shown).encode()
+
+    if newer:
+        monkeypatch.setattr(potl.Party, "_answer", answered)
     verdict = disputed(run, job, tmp_path, build=build)
-    assert (verdict.winner, verdict.why, verdict.step) == ("auditor", "structure", middle)
-    assert verdict.operator is not None and verdict.operator[1] == "capture"
+    why = "opening" if newer else "structure"
+    assert (verdict.winner, verdict.why, verdict.step) == ("auditor", why, middle)
+    assert newer or (verdict.operator is not None and verdict.operator[1] == "capture")
 
 
 def test_a_trainer_alone_with_its_nan_is_convicted(
