@@ -202,7 +202,7 @@ class workload {
   double pass_over(std::uint64_t step, std::span<const std::int64_t> ids);
   double clip_gradients();
   checks::copies copies_of(const builder& build) const;
-  const std::set<std::int64_t>& first_kept(std::size_t optimizer);
+  const std::set<std::int64_t>& first_kept(std::size_t at);
 
   std::unique_ptr<transcript::job> agreed_;
   std::unique_ptr<transcript::batch_order> order_;
@@ -349,7 +349,7 @@ inline void workload::load_state(const transcript::state& from, std::uint64_t st
     const std::string path = "optimizers/" + std::to_string(i);
     restore_optimizer(*task_.optimizers[i], optimizers[i], into, path);
     require_counts(*task_.optimizers[i], static_cast<std::int64_t>(step), first_counts_[i], path);
-    if (step >= 2) require_kept(*task_.optimizers[i], first_kept(i), path);
+    if (step >= 2) require_kept(*task_.optimizers[i], path, [&] { return first_kept(i); });
   }
   step_ = step;
   updates_ = step;
@@ -357,13 +357,13 @@ inline void workload::load_state(const transcript::state& from, std::uint64_t st
   touched_ = false;
 }
 
-inline const std::set<std::int64_t>& workload::first_kept(std::size_t optimizer) {
+inline const std::set<std::int64_t>& workload::first_kept(std::size_t at) {
   if (!first_kept_) {
     first_kept_ = detail::kept_after_two_steps(task_.optimizers.size(), [&] {
       return std::make_unique<workload>(build_, *agreed_, false);
     });
   }
-  return (*first_kept_)[optimizer];
+  return (*first_kept_)[at];
 }
 
 /// The path of the first one.

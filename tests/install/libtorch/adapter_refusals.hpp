@@ -106,6 +106,42 @@ void other_optimizer_state_is_refused() {
   EXPECT(answer(adam, other_maximum({})) == potl::errc::mismatch);
 }
 
+void only_a_state_that_lacks_something_makes_a_workload_train() {
+  const pl::builder plain = builder_of(momentum);
+  int built = 0;
+  bool fails = false;
+  const pl::builder build = [&] {
+    ++built;
+    return fails ? throw std::bad_alloc() : plain();
+  };
+  const potl::transcript::job job = job_of(build);
+  pl::workload work(build, job);
+  for (const std::uint64_t step : {1, 2}) work.run_step(step);
+  const potl::transcript::state honest = work.capture();
+  torch::optim::Optimizer& optimizer = *work.task().optimizers[0];
+  optimizer.state().erase(optimizer.param_groups()[0].params()[0].unsafeGetTensorImpl());
+  const potl::transcript::state changed = work.capture();
+  built = 0;
+  work.load_state(honest, 2);
+  EXPECT(built == 0);
+  // What the verifier cannot find out neither passes nor accuses.
+  fails = true;
+  bool is_own = false;
+  try {
+    work.load_state(changed, 2);
+  } catch (const std::exception& thrown) {
+    is_own = potl::checks::trouble_of(thrown).own;
+  }
+  EXPECT(is_own);
+  fails = false;
+  EXPECT(code_of([&] { work.load_state(changed, 2); }) == potl::errc::mismatch);
+}
+
+void optimizer_state_is_compared() {
+  other_optimizer_state_is_refused();
+  only_a_state_that_lacks_something_makes_a_workload_train();
+}
+
 void a_running_variance_below_zero_is_refused() {
   const pl::builder plain = builder_of(momentum);
   const pl::builder tied = [plain] {

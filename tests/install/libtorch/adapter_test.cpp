@@ -558,7 +558,7 @@ int main(int count, char** words) {
   what_no_pass_can_restore_is_refused();
   losses_without_a_gradient_are_refused();
   moments_and_counts_that_no_steps_make_are_refused();
-  other_optimizer_state_is_refused();
+  optimizer_state_is_compared();
   a_running_variance_below_zero_is_refused();
   a_running_variance_that_the_build_leaves_below_zero_is_no_square();
   updates_are_counted_from_what_the_build_has_counted_and_in_each_group();

@@ -10,6 +10,8 @@
 #include <string>
 #include <vector>
 
+#include <potl/checks/workload.hpp>
+#include <potl/core/error.hpp>
 #include <potl/libtorch/detail/optimizer_state.hpp>
 #include <potl/transcript/first_steps.hpp>
 
@@ -24,7 +26,7 @@ inline std::string other_end(std::uint64_t step) {
 }
 
 /// The parameters, by number, for which each optimizer keeps something after two steps of what
-/// `make` gives. None where these cannot be run: replays will say why.
+/// `make` gives. Throws internal where these cannot be run, which is no fault of a recorded state.
 std::vector<std::set<std::int64_t>> kept_after_two_steps(std::size_t optimizers, auto&& make) {
   std::vector<std::set<std::int64_t>> out(optimizers);
   try {
@@ -32,8 +34,11 @@ std::vector<std::set<std::int64_t>> kept_after_two_steps(std::size_t optimizers,
     for (const std::uint64_t step : {1, 2}) own->run_step(step);
     for (std::size_t i = 0; i < optimizers; ++i)
       out[i] = numbers_kept_by(*own->task().optimizers[i]);
-  } catch (const std::exception&) {
-    return std::vector<std::set<std::int64_t>>(optimizers);
+  } catch (const std::exception& thrown) {
+    throw exception({errc::internal,
+                     "the first two steps, which show what optimizers keep, fail here: " +
+                         checks::trouble_of(thrown).message,
+                     ""});
   }
   return out;
 }

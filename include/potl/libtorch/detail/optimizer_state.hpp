@@ -355,12 +355,30 @@ inline std::set<std::int64_t> numbers_kept_by(torch::optim::Optimizer& optimizer
   return out;
 }
 
-/// Throws mismatch where the optimizer keeps nothing for one of these, for which it did before.
-inline void require_kept(torch::optim::Optimizer& optimizer, const std::set<std::int64_t>& before,
-                         const std::string& path) {
-  const std::set<std::int64_t> now = numbers_kept_by(optimizer);
-  for (const std::int64_t number : before) {
-    if (now.contains(number)) continue;
+/// The parameters, by number, for which the optimizer keeps nothing, and would after a gradient.
+inline std::set<std::int64_t> numbers_lacking_in(torch::optim::Optimizer& optimizer,
+                                                 const std::string& path) {
+  std::set<std::int64_t> out;
+  with_form(optimizer, path, [&](auto form) {
+    for (const auto& entry : names_kept_by<decltype(form)>(optimizer)) out.insert(entry.first);
+  });
+  const auto numbers = numbers_of(optimizer);
+  for (auto& group : optimizer.param_groups()) {
+    for (const at::Tensor& one : group.params()) {
+      const void* owner = one.unsafeGetTensorImpl();
+      if (!one.requires_grad()) out.erase(numbers.at(owner));
+    }
+  }
+  for (const std::int64_t kept : numbers_kept_by(optimizer)) out.erase(kept);
+  return out;
+}
+
+/// Throws mismatch where the optimizer keeps nothing for one of the parameters, by number, that
+/// `wanted` gives. Asks for these only where it keeps nothing for some: to know them takes steps.
+inline void require_kept(torch::optim::Optimizer& optimizer, const std::string& path,
+                         auto&& wanted) {
+  for (const std::int64_t number : numbers_lacking_in(optimizer, path)) {
+    if (!wanted().contains(number)) continue;
     mismatch(path + "/state/" + std::to_string(number), "the state does not have it");
   }
 }
