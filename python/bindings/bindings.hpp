@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -26,6 +27,8 @@ namespace potl::python {
 
 namespace py = pybind11;
 
+/// What one of potl's own exceptions says; nothing of any other.
+std::optional<error> own_error_of(const py::error_already_set& thrown);
 /// What an exception of Python's says: one of potl's by its class, any other as own trouble (io).
 error error_of(const py::error_already_set& thrown);
 

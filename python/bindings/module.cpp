@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The module itself: exceptions, version and rules. Compiled once for potl._core and once, with
 // POTL_TEST_HOOKS, for potl._core_hooks.
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -149,13 +150,18 @@ void bind_rules(py::module_& module) {
 
 }  // namespace
 
-potl::error potl::python::error_of(const py::error_already_set& thrown) {
+std::optional<potl::error> potl::python::own_error_of(const py::error_already_set& thrown) {
   const auto text = [&](const char* name) {
     return py::cast<std::string>(thrown.value().attr(name));
   };
   for (const exception_class& one : exception_classes) {
-    if (thrown.matches(one.type)) return {one.code, text("message"), text("remedy")};
+    if (thrown.matches(one.type)) return error{one.code, text("message"), text("remedy")};
   }
+  return std::nullopt;
+}
+
+potl::error potl::python::error_of(const py::error_already_set& thrown) {
+  if (auto own = own_error_of(thrown)) return *std::move(own);
   return {errc::io, py::cast<std::string>(py::repr(thrown.value())), ""};
 }
 

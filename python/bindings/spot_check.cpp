@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -72,7 +73,13 @@ class python_gradients final : public gradient_source {
     return calling_python([&] {
       const auto given = py::memoryview::from_memory(static_cast<const void*>(weights.data()),
                                                      static_cast<py::ssize_t>(weights.size()));
-      return py::cast<double>(self_.attr("gradient")(step, given, way, writable(out)));
+      try {
+        return py::cast<double>(self_.attr("gradient")(step, given, way, writable(out)));
+      } catch (const py::error_already_set& thrown) {
+        // The other side reads it: what says its remedy needs no stack.
+        if (auto own = own_error_of(thrown)) throw exception(*std::move(own));
+        throw;
+      }
     });
   }
 

@@ -414,7 +414,8 @@ def _require_sgd(task: Task) -> None:
         if any(not isinstance(getattr(hook, "__self__", None), GradientNorm) for hook in hooks):
             raise UnsupportedError(
                 "there is no certificate for an optimizer with hooks: they come after the clip",
-                "change gradients in Task.compute_loss or in hooks of the parameters",
+                "remove them: gradients may be changed in Task.compute_loss or in hooks of the "
+                "parameters, and a loop of your own may log",
             )
     # What two updates move goes twice as far as the plan counts.
     moved = [

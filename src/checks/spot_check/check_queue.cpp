@@ -167,8 +167,8 @@ failed_check check_queue::look_at_direction(const drawn_report& one) {
   const std::string reason = "the gradients of " + text(direction_.count()) +
                              " checked steps deviate in one direction, by " +
                              text(direction_.bias()) + " each";
-  // Rounding is the same from step to step where weights hardly move. What would not have passed is
-  // not what this worker computes in.
+  // Rounding is the same from step to step where weights hardly move. A way that is further off
+  // than two tolerances, of which a worker has one, is not the one that this worker computes in.
   double noise = 0;
   for (std::uint64_t way = 1; way <= spot_check_ways; ++way) {
     compute(one, way, other_);

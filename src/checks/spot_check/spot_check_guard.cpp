@@ -112,7 +112,11 @@ class session {
     const bytes_view text = as_bytes_view(job_text_);
     const auto not_believed = [&](error why) {
       // A worker says nothing to whom it does not believe.
-      if (why.code == errc::io) why.message += " (is the key the same on both sides?)";
+      if (why.code == errc::io) {
+        why.message +=
+            " (is the key the same on both sides? If the worker's task takes long to build, raise "
+            "the timeout)";
+      }
       return ended(why, first_);
     };
     std::optional<spot_check_memory> memory = memory_for_both();

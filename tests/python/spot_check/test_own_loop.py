@@ -135,6 +135,9 @@ def test_a_loop_with_a_mistake_is_told_so_before_it_is_taken_for_a_cheat(
     _, report, reason = both(tmp_path, loop, "ord32")
     assert report.verdict == "inconclusive", report.sentence
     assert "is not that of the agreed step" in reason and "do not clip" in reason
+    # Whoever reads the report learns it, too, and nothing of the worker's stack.
+    assert "is not that of the agreed step" in report.sentence
+    assert ".py" not in report.sentence
 
 
 def test_a_mistake_that_stock_arithmetic_could_almost_hide_is_told_too(tmp_path: Path) -> None:
