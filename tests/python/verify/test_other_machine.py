@@ -297,6 +297,8 @@ def test_codes_off_by_one_do_not_hide_behind_one_that_jumps(*, false: bool, tmp_
     report = verified(task_of(Shifting if false else Jumping), tmp_path, arithmetic="stock")
     # Whether that accuses depends on how many codes this machine's roundings turn.
     assert (report.verdict == "accepted") is not false, report.sentence
+    found = {one.rule for one in report.findings if one.result in ("reject", "inconclusive")}
+    assert found - {"telemetry.consistent"} == ({"replay.buffers"} if false else set())
 
 
 def test_patience_that_begins_anew_and_what_it_keeps_accuse_nobody(tmp_path: Path) -> None:
