@@ -83,11 +83,10 @@ def acting_later(
     """
     counts: list[tuple[Any, str, Any]] = []
     shown: dict[tuple[int, str], range] = {}
-    still: list[tuple[Any, str, Any]] = []
     lists: list[tuple[Any, str, Any]] = []
     full: list[tuple[Any, str, Any]] = []
-    holders = zip(holders_of(first), holders_of(second), before, middle, strict=True)
-    for there, here, was, then in holders:
+    holders = [*zip(holders_of(first), holders_of(second), strict=True)]
+    for (there, here), was, then in zip(holders, before, middle, strict=True):
         for name, value in vars(there).items():
             # What the class declares is the object's own from the first assignment on.
             old = was[name] if name in was else _size(getattr(type(there), name, None))
@@ -96,9 +95,7 @@ def acting_later(
                     low, high = sorted((value, old if type(old) is int else value))
                     shown[id(here), name] = range(low, high + 1)
                 # What each step makes the same, whichever went before, is no count: a width.
-                if now == then.get(name) == _size(vars(here).get(name)):
-                    still.append((here, name, value))
-                else:
+                if not now == then.get(name) == _size(vars(here).get(name)):
                     counts.append((here, name, value))
             elif _is_list(value) and value and old != (now := len(value)):
                 is_full = now == then.get(name) == _size(vars(here).get(name))
@@ -119,14 +116,15 @@ def acting_later(
             for thing, name, value in counts:
                 far = type(value) is int and count == _MANY
                 big = count if type(value) is int else other
-                setattr(thing, name, _far(count, shown[id(thing), name]) if far else big)
+                seen = shown.get((id(thing), name), range(0))
+                setattr(thing, name, _far(count, seen) if far else big)
             how = acts()
             if how is not None:
                 what = "a number that counts up" if other == count else "a number that moves"
                 return _problem(what, how, [one[:2] for one in counts], keep_it)
-            # What moves with a count is one as well: epochs by batches.
-            grown = [one for one in still if _size(vars(one[0]).get(one[1])) != _size(one[2])]
-            still = [one for one in still if one not in grown]
+            # What moves with a count is one as well: epochs by batches, steps without a new best.
+            known = {(id(thing), name) for thing, name, _ in counts}
+            grown = [one for one in _moved(holders) if (id(one[0]), one[1]) not in known]
             counts = [*counts, *grown]
     # What each step makes as long, such as a grid for inputs of a size, grows if a count says so.
     after = [_size(vars(thing).get(name)) for thing, name, _ in full]
@@ -150,6 +148,17 @@ def acting_later(
         if how is None
         else _problem("a list that grows", how, [one[:2] for one in lists], keep_it)
     )
+
+
+def _moved(holders: list[tuple[Any, Any]]) -> list[tuple[Any, str, Any]]:
+    """Numbers of the second task that are not those of the first, which are named last."""
+    found = []
+    for there, here in holders:
+        for name, value in vars(here).items():
+            was = vars(there).get(name, getattr(type(there), name, None))
+            if {type(value), type(was)} <= {int, float} and _size(value) != _size(was):
+                found.append((here, name, was))
+    return found
 
 
 def _problem(what: str, how: str, kept: list[tuple[Any, str]], keep_it: str) -> Problem:

@@ -64,6 +64,20 @@ class Labelled(Net):
         return self.net(x)  # type: ignore[no-any-return]
 
 
+class Patient(potl.Task):
+    """Halves the learning rate after four steps without a new best loss."""
+
+    best, waited = float("inf"), 0
+
+    def step(self, batch: object) -> torch.Tensor:
+        loss = super().step(batch)
+        self.waited = 0 if loss.item() < self.best else self.waited + 1
+        self.best = min(self.best, loss.item())
+        if self.waited > 3:
+            self.optimizer.param_groups[0]["lr"] /= 2
+        return loss
+
+
 @pytest.mark.parametrize("model", [Gridded, Labelled])
 def test_what_a_module_makes_of_sizes_is_no_state(model: Callable[[], nn.Module]) -> None:
     assert potl.check(lambda: tasks.task(model())) == []
@@ -73,3 +87,21 @@ def test_a_list_that_grows_by_a_count_is_state() -> None:
     [problem] = potl.check(lambda: tasks.task(NowAndThen()))
     assert "a list that grows" in problem.what
     assert problem.where == "NowAndThen.seen"
+
+
+@pytest.mark.parametrize("seed", range(6))  # of some the second loss is below the first one
+def test_a_count_that_only_another_number_moves_is_state(seed: int) -> None:
+    def build() -> potl.Task:
+        model = tasks.mlp()
+        return Patient(
+            model=model,
+            optimizer=torch.optim.SGD(model.parameters(), lr=0.1),
+            dataset=tasks.plain().dataset,
+            loss=nn.functional.cross_entropy,
+            batch_size=12,
+            epochs=3,
+        )
+
+    [problem] = potl.check(build, seed=seed)
+    assert "a number that moves" in problem.what
+    assert "Patient.waited" in problem.where
