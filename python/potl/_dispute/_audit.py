@@ -23,7 +23,7 @@ from .._base._nonce import Nonce, as_nonce
 from .._base._progress import Progress, track
 from .._base._renamed import renamed
 from .._record import _keys
-from .._record._inputs import as_note, as_own_job
+from .._record._inputs import as_note, as_own_job, run_directory
 from .._record._prover import Prover, Step
 from .._record._run import Commitment, Run
 from .._remote._follow import Followed, followed
@@ -74,7 +74,7 @@ class Audit:
         reason: A sentence.
         log: The auditor's own run directory.
         commitment: The auditor's own, once it repeated all steps; what a dispute needs.
-        seconds: Time on the clock.
+        seconds: Time on the clock; loading the task not counted.
         key: The auditor's signing key, as it was given.
         finish: Repeats the rest, also after a difference: a dispute needs all of it.
     """
@@ -144,11 +144,14 @@ def audit(
             states.
         MalformedError, MismatchError: The log is none, or not that of this job.
         MissingError: There is no log.
+        UsageError: There is no run directory, and `follow` is not given.
         StorageError: A run elsewhere is not reached, or not any more when `timeout` is over; or
             the state directory has no place for the repetition.
         InternalError: This machine computes a step in two ways.
     """
     agreed = as_own_job(job, run)
+    if not follow and as_remote(run) is None:
+        run_directory(run)  # otherwise it may still come
     log = _own_place(run, agreed) if log is None else Path(log)
     finish = functools.partial(
         audit,
@@ -215,6 +218,7 @@ def _audited(
         repeater.follow(pair.rounding_logs)
         with kept, repeater, track("auditing", job.core.steps, progress) as advance:
             repeated = repeater.repeat()
+            began = time.monotonic()  # the task is built
             while repeater.next_step <= job.core.steps:
                 differs = pair.differs()  # of what another thread has written by now
                 if not differs and not pair.has_step(repeater.next_step, 0.0):

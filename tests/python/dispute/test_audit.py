@@ -245,6 +245,8 @@ def test_a_damaged_or_foreign_log_is_an_error_and_no_verdict(
     log.unlink()
     with pytest.raises(potl.MissingError, match=r"no transcript\.log"):
         potl.audit(run, job=job, task=build, log=tmp_path / "b")
+    with pytest.raises(potl.UsageError, match="there is no run directory"):
+        potl.audit(tmp_path / "other", job=job, task=build, log=tmp_path / "b")
     log.symlink_to(honest.path / "transcript.log")
     with pytest.raises(potl.StorageError, match="links in a run directory are not followed"):
         potl.audit(run, job=job, task=build, log=tmp_path / "c")
