@@ -10,6 +10,7 @@ and nothing counts as withheld that nobody has asked for: both would let a prove
 from __future__ import annotations
 
 import hashlib
+import logging
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
     from .._checks._checks import AnyCheck, Policy
     from .._job._job import Job
     from .._record._run import Commitment
+
+_log = logging.getLogger("potl")
 
 _FORMAT = "potl-challenge-v1"
 _MAX_BYTES = 8 << 20  # as parse_json allows by default: hostile text costs less than 64 MB
@@ -199,6 +202,18 @@ def challenge(
     drawn = or_fresh(nonce)
     asked = tuple((check.name, given(check.options())) for check in chosen)
     questions = Questions(evidence, asked, drawn, known, screen=False, from_log=True)
+    rejecting = [
+        one.reason
+        for one in evidence.findings()
+        # Files are looked for when they have been asked for.
+        if one.result == "reject" and one.rule != "transcript.withheld"
+    ]
+    if rejecting:
+        _log.warning(
+            "nothing is asked for, because the record itself is rejected: %s. Verify at once, "
+            "without a challenge",
+            rejecting[0],
+        )
     out = Challenge(
         job=own.id,
         root=root_of(note),

@@ -145,7 +145,10 @@ def _wanted(challenge: Challenge, evidence: _core.Evidence, directory: Path) -> 
     """The steps that a challenge asks for, once it is sure that it may."""
     job = evidence.job
     if challenge.job != job.id:
-        raise UsageError("the challenge is about another job", "")
+        raise UsageError(
+            "the challenge is about another job",
+            "ask the client for the one that was drawn for this run",
+        )
     if job.store_every == 0:
         raise UsageError(
             "the job has every checkpoint stored: nothing is derived on demand"

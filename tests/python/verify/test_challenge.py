@@ -449,6 +449,15 @@ def test_a_challenge_about_something_else_is_refused_by_both_sides(
         potl.rederive(sparse.run.path, task=tasks.build, challenge=drawn)
 
 
+def test_a_challenge_of_a_rejected_record_says_why_it_asks_for_nothing(
+    sparse: Delivery, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert sparse.draw().states
+    assert not caplog.messages
+    assert sparse._replace(job=create(seed=6)).draw(ledger=None).states == ()
+    assert "the record itself is rejected: the run was recorded for job" in caplog.text
+
+
 @pytest.mark.parametrize("edit", [{"nonce": "ab" * 32}, {"checks": []}, {"states": [2]}])
 def test_an_edited_challenge_is_not_the_verifiers(
     sparse: Delivery, tmp_path: Path, edit: dict[str, Any]
