@@ -83,7 +83,11 @@ def command(
     def decorate(function: Callable[..., Result]) -> Callable[..., int]:
         @functools.wraps(function)
         def run(*args: object, json: bool, debug: bool, **options: object) -> int:
-            return perform(lambda: function(*args, **options), json=json, debug=debug)
+            def work() -> Result:
+                _require_job(options.get("job"))
+                return function(*args, **options)
+
+            return perform(work, json=json, debug=debug)
 
         # In Python 3.10 get_type_hints hides what is annotated behind the None of a default.
         own = [
@@ -99,6 +103,14 @@ def command(
         return run
 
     return decorate
+
+
+def _require_job(given: object) -> None:
+    """Says at once that a job's file is not there: to load torch first takes seconds."""
+    if isinstance(given, Path):
+        from .._record._inputs import require_file
+
+        require_file(given, "job")
 
 
 def perform(work: Callable[[], Result], *, json: bool, debug: bool) -> int:

@@ -231,6 +231,7 @@ def test_a_file_that_is_not_there_has_a_remedy(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    Path("job.json").touch()  # which is looked for first
     assert _cli.run(command.split()) == 2
     said = capsys.readouterr().err
     assert "there is no " in said and "evidence.json (check the path" in said
@@ -416,6 +417,15 @@ def test_the_command_line_does_not_import_torch() -> None:
         "--version", patch="import atexit; atexit.register(lambda: print('torch' in sys.modules))"
     )
     assert done.stdout.splitlines()[-1] == "False"
+
+
+def test_a_job_that_is_not_there_is_named_before_torch_is_imported() -> None:
+    done = run(
+        *("seal", "trainer:build", "no.json", "job.sealed", "--for", "box.pub"),
+        patch="import atexit; atexit.register(lambda: print('torch' in sys.modules))",
+    )
+    assert (done.returncode, done.stdout.splitlines()[-1]) == (2, "False")
+    assert "there is no job file no.json" in done.stderr
 
 
 def test_even_c_code_cannot_print_into_json(tmp_path: Path) -> None:
