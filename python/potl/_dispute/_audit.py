@@ -150,8 +150,6 @@ def audit(
         InternalError: This machine computes a step in two ways.
     """
     agreed = as_own_job(job, run)
-    if not follow and as_remote(run) is None:
-        run_directory(run)  # otherwise it may still come
     log = _own_place(run, agreed) if log is None else Path(log)
     finish = functools.partial(
         audit,
@@ -166,6 +164,8 @@ def audit(
         progress=progress,
     )
     with followed(run, job=agreed.core, timeout=timeout if follow else 0.0) as place:
+        if not follow and place.remote is None:
+            run_directory(place.directory)  # otherwise it may still come
         return _audited(
             place,
             job=agreed,
