@@ -37,7 +37,9 @@ def verify(
     transform: Transform = None,
     questions: Annotated[
         Path | None,
-        typer.Option(help="Write what to ask: a folder for images, .npz, .safetensors or .jsonl."),
+        typer.Option(
+            help="Write what to ask: a folder for images, .npz, .safetensors, .csv or .jsonl."
+        ),
     ] = None,
     answers: Annotated[
         Path | None,
@@ -105,12 +107,13 @@ def _asked(task: ExtraTask, path: Path) -> Result:
 def _judged(result: ExtraResult) -> Result:
     def show(console: Console) -> None:
         console.print(f"{result.verdict}: {printable(result.reason)}")
-        if result.classes:
+        if result.classes and result.needed:  # none where nothing was judged
             console.print(
-                f"{number(result.hits)} of {number(result.samples)} hits, {number(result.needed)} "
-                f"needed (p = {number(result.p_value)}), {number(result.needed_for_acceptance)} "
-                f"for acceptance; controls: {number(result.control_hits)} of "
-                f"{number(result.controls)} (p = {number(result.control_p_value)})"
+                f"{number(result.hits)} of {number(result.samples)} hits "
+                f"(p = {number(result.p_value)}), fewer than {number(result.needed)} fail, "
+                f"{number(result.needed_for_acceptance)} are accepted; on controls "
+                f"{number(result.control_hits)} of "
+                f"{number(result.controls)} (difference: p = {number(result.control_p_value)})"
             )
         elif result.needed_effect:
             console.print(

@@ -86,7 +86,8 @@ class ExtraTask(AnyCheck):
             if recorded is None:
                 raise UsageError(
                     f"nothing was mixed with {self.key.path} yet",
-                    "pass like=, the training data, or keep the file NAME.json beside the key",
+                    f"mix its samples into your data first, or put back {self.key.path}.json, "
+                    "which `potl extra-task mix` wrote; in Python, like= takes the data instead",
                 )
             self.design = Design.opened(recorded, hints, options)
         self.samples = Samples(self.key, self.design)

@@ -153,6 +153,17 @@ def test_wrong_usage_and_unreadable_input_have_their_codes(
     assert document["error"]["message"]
 
 
+def test_what_was_not_judged_has_no_numbers_to_read(run: Run, capsys: Any) -> None:
+    run("keygen", "extra.key")
+    run("mix", "train.npz", "upload.npz", "--key", "extra.key")
+    for answer in ("0", "1"):
+        Path("answers.txt").write_text(f"{answer}\n" * 1000)
+        _cli.run(["extra-task", "verify", "extra.key", "--answers", "answers.txt"])
+        text = capsys.readouterr().out
+        assert ("hits (p = " in text) == (answer == "0")
+    assert "alpha is spent" in text
+
+
 def test_people_can_read_it_too(run: Run, capsys: Any) -> None:
     assert _cli.run(["extra-task", "plan", "--samples", "50000", "--classes", "10"]) == 0
     text = capsys.readouterr().out

@@ -77,7 +77,7 @@ def test_what_is_no_state_is_refused(used: Path, text: str) -> None:
 def test_a_lost_state_needs_the_data_again_and_forgets_submissions(used: Path) -> None:
     key = used.with_suffix("")
     used.unlink()
-    with pytest.raises(potl.UsageError, match="keep the file"):
+    with pytest.raises(potl.UsageError, match="mix its samples into your data first"):
         ExtraTask(key)
     again = ExtraTask(key, like=digits())
     with pytest.raises(potl.UsageError, match="mix the same data again"):
