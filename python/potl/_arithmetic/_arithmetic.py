@@ -21,21 +21,27 @@ EXACT = "ord32"
 STOCK = "stock"
 
 
-def require(name: str) -> None:
+def require(name: str, *, or_auto: bool = False) -> None:
     """Checks that this installation computes in the arithmetic of that name.
+
+    Args:
+        name: Of an arithmetic.
+        or_auto: Whether it may also be "auto".
 
     Raises:
         UsageError: No arithmetic has that name.
         UnsupportedError: This installation of potl has no reproducible operators.
     """
-    if name == STOCK:
+    if name == STOCK or (or_auto and name == AUTO):
         return
     from .. import _core  # late: the command line starts without it
 
     if name not in _core.MODES:
         from .._base._errors import UsageError
 
-        known = ", ".join(f'"{mode}"' for mode in (STOCK, *_core.MODES))
+        known = ", ".join(
+            f'"{mode}"' for mode in (*((AUTO,) if or_auto else ()), STOCK, *_core.MODES)
+        )
         raise UsageError(f"arithmetic {name!r} is not known", f"use one of {known}")
     from ._library import module
 

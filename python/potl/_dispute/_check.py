@@ -46,8 +46,7 @@ def check(
     Raises:
         UsageError: `build` does not return a usable task at all.
     """
-    if arithmetic != _arithmetic.AUTO:
-        _arithmetic.require(arithmetic)
+    _arithmetic.require(arithmetic, or_auto=True)
     found = run_trial(build, seed=seed, arithmetic=arithmetic)
     problems = [*found.problems, *found.obstacles]
     if disputable and not found.problems and found.arithmetic != _arithmetic.STOCK:

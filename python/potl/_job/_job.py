@@ -93,8 +93,7 @@ class Job:
         """
         from ._trial import run_trial
 
-        if arithmetic != _arithmetic.AUTO:
-            _arithmetic.require(arithmetic)
+        _arithmetic.require(arithmetic, or_auto=True)
         if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 2**53:
             raise UsageError(f"seed is {seed!r}", "use a whole number from 0 to 2**53 - 1")
         key = None if trainer is None else public_key(trainer).raw

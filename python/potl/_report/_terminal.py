@@ -83,8 +83,9 @@ def _summary(document: Mapping[str, object], console: Console) -> None:
         line("looked at", what)
     replays = replays_of(document)
     if replays:
-        ratios = [row.ratio for row in replays if row.ratio is not None]
-        worst = f"; the farthest is at {percent(max(ratios))} of its tolerance" if ratios else ""
+        # None in exact arithmetic, and 0 where another thing than a distance does not fit.
+        ratio = max((row.ratio or 0.0 for row in replays), default=0.0)
+        worst = f"; the farthest is at {percent(ratio)} of its tolerance" if ratio else ""
         if all(row.equal for row in replays):
             worst = ", each bit for bit equal"
         line("replayed", f"{counted(len(replays), 'segment')}, {outcome_of(replays)}{worst}")

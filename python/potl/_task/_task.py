@@ -400,7 +400,8 @@ class Task:
                 raise UsageError(
                     f"{type(optimizer).__name__} is an optimizer without what torch's keep",
                     "call super().__init__(params, defaults) in its __init__; around another "
-                    "optimizer, super().__init__(base.param_groups, base.defaults)",
+                    "optimizer, super().__init__(base.param_groups, base.defaults), and pass "
+                    'state={"base": optimizer.base} to potl.Task unless both have one .state',
                 )
         if not self.optimizers:
             raise UsageError("the task has no optimizer", "pass optimizer=")

@@ -117,6 +117,7 @@ def test_a_trainer_is_pinned_by_key_or_file(tmp_path):
         {"checkpoint_every": 0},
         {"checkpoint_every": "day"},
         {"max_segment": 3},
+        {"arithmetic": None},
         {"arithmetic": "fast"},
     ],
 )
@@ -124,6 +125,7 @@ def test_an_argument_out_of_range_is_refused(options):
     with pytest.raises(UsageError) as error:
         create(**options)
     assert error.value.remedy
+    assert ("arithmetic" not in options) or '"auto", "stock"' in error.value.remedy
 
 
 # ---------------------------------------------------------------------- differences

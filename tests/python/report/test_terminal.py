@@ -125,8 +125,8 @@ def test_one_replayed_segment_is_no_plural(reports: Reports) -> None:
     report = reports["accepted"]
     del report["replays"][1:]
     assert "replayed  1 segment, it fits" in printed(report, width=200)
-    report["replays"][0].update(fits=False, equal=False)
-    assert "replayed  1 segment, it does not fit" in printed(report, width=200)
+    report["replays"][0].update(fits=False, equal=False, ratio=0.0)
+    assert "replayed  1 segment, it does not fit\n" in printed(report, width=200)
 
 
 def test_a_report_without_random_replays_has_no_probabilities(reports: Reports) -> None:
