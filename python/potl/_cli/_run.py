@@ -271,7 +271,7 @@ def _commit(
     """Sign a finished run: from here its story cannot change. Give the printed note to the client.
 
     The note is also kept in the run directory. A run has one commitment; a second, different one is
-    refused.
+    refused. If you recorded a job twice, commit to one of the runs only.
     """
     from .._record._run import Run
 
