@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <new>
+#include <span>
 
 #include <potl/core/detail/utf8.hpp>
 #include <potl/core/file.hpp>
@@ -104,7 +105,7 @@ status file_pieces::read(std::uint64_t offset, std::span<std::uint8_t> into) con
   return unit{};
 }
 
-result<bytes> file_pieces::read_all(std::uint64_t max_bytes) const {
+result<bytes> file_pieces::read_all(std::uint64_t max_bytes, bytes_view start) const {
   if (size_ > max_bytes) {
     return error{errc::limit,
                  path_ + " has " + std::to_string(size_) + " bytes where at most " +
@@ -113,7 +114,9 @@ result<bytes> file_pieces::read_all(std::uint64_t max_bytes) const {
   }
   result<bytes> out = room_for(size_, path_);
   if (!out) return out;
-  if (const status filled = read(0, *out); !filled) return filled.why();
+  std::copy(start.begin(), start.end(), out->begin());
+  const std::span<std::uint8_t> rest = std::span(*out).subspan(start.size());
+  if (const status filled = read(start.size(), rest); !filled) return filled.why();
   std::uint8_t beyond = 0;
   ssize_t more = 0;
   do {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
-#include <array>
 #include <limits>
+#include <span>
 
 #include <potl/encoding/detail/safetensors.hpp>
 
@@ -102,27 +102,38 @@ result<std::uint64_t> tensor_bytes(potl::dtype type, const std::vector<std::uint
 
 result<safetensors_head> read_safetensors_head(const file_pieces& file,
                                                const safetensors_limits& limits) {
-  std::array<std::uint8_t, length_bytes> start{};
+  std::vector<std::uint8_t> start(length_bytes);
   if (file.size() < length_bytes) return refused("shorter than its header length");
   if (const status read = file.read(0, start); !read) return read.why();
   const result<std::uint64_t> length = header_length(start, file.size(), limits);
   if (!length) return length.why();
-  std::vector<std::uint8_t> header(static_cast<std::size_t>(*length));
+  start.resize(length_bytes + static_cast<std::size_t>(*length));
+  const std::span<std::uint8_t> header = std::span(start).subspan(length_bytes);
   if (const status read = file.read(length_bytes, header); !read) return read.why();
-  return head_of(header, file.size(), limits);
+  result<safetensors_head> out = head_of(header, file.size(), limits);
+  if (out) out->bytes = std::move(start);
+  return out;
 }
 
-result<safetensors_view> parse_safetensors(bytes_view file, const safetensors_limits& limits) {
+result<safetensors_head> parse_safetensors_head(bytes_view file, const safetensors_limits& limits) {
   if (file.size() < length_bytes) return refused("shorter than its header length");
   const result<std::uint64_t> length = header_length(file, file.size(), limits);
   if (!length) return length.why();
   const bytes_view header = file.subspan(length_bytes, static_cast<std::size_t>(*length));
-  result<safetensors_head> head = head_of(header, file.size(), limits);
+  return head_of(header, file.size(), limits);
+}
+
+result<safetensors_view> parse_safetensors(bytes_view file, const safetensors_limits& limits) {
+  result<safetensors_head> head = parse_safetensors_head(file, limits);
   if (!head) return head.why();
+  return view_of(std::move(*head), file);
+}
+
+safetensors_view view_of(safetensors_head head, bytes_view file) {
   safetensors_view view;
-  view.metadata = std::move(head->metadata);
-  view.tensors.reserve(head->tensors.size());
-  for (safetensors_place& one : head->tensors) {
+  view.metadata = std::move(head.metadata);
+  view.tensors.reserve(head.tensors.size());
+  for (safetensors_place& one : head.tensors) {
     view.tensors.push_back(
         {std::move(one.name), one.type, std::move(one.dims),
          file.subspan(static_cast<std::size_t>(one.offset), static_cast<std::size_t>(one.bytes))});

@@ -8,6 +8,7 @@
 
 #include <potl/crypto/hasher.hpp>
 #include <potl/numeric/rounding_log.hpp>
+#include <potl/transcript/detail/checkpoint_file.hpp>
 
 #include "evidence/audit.hpp"
 
@@ -36,7 +37,7 @@ struct evidence::body {
   mutable std::shared_ptr<const void> measured;
 
   std::uint64_t at_most(std::uint64_t known) const;
-  result<std::vector<std::uint8_t>> read_checkpoint(const std::string& name) const;
+  result<checkpoint_file> read_checkpoint(const std::string& name) const;
 };
 
 namespace {
@@ -313,16 +314,15 @@ std::uint64_t evidence::body::at_most(std::uint64_t known) const {
 
 // A file whose size is not the one that its head tells is none of the recorder's: it is refused
 // before memory is taken for it.
-result<std::vector<std::uint8_t>> evidence::body::read_checkpoint(const std::string& name) const {
+result<checkpoint_file> evidence::body::read_checkpoint(const std::string& name) const {
   const std::uint64_t limit = at_most(checkpoint_limit);
   const auto file = files.open(name, max_checkpoint_head, limit);
   if (!file) return file.why();
-  if (const status head = check_checkpoint_head(*file); !head) {
-    error why = head.why();
-    why.message = name + ": " + why.message;
-    return why;
-  }
-  return file->read_all(limit);
+  result<checkpoint_file> out = transcript::read_checkpoint(*file, limit);
+  if (out || out.why().code != errc::mismatch) return out;
+  error why = out.why();
+  why.message = name + ": " + why.message;
+  return why;
 }
 
 result<state> evidence::load_state(std::uint64_t step) const {

@@ -6,6 +6,7 @@
 #include <potl/core/file.hpp>
 #include <potl/crypto/detail/tensor_digest.hpp>
 #include <potl/encoding/detail/safetensors.hpp>
+#include <potl/transcript/detail/checkpoint_file.hpp>
 #include <potl/transcript/detail/state_encoding.hpp>
 #include <potl/transcript/state.hpp>
 
@@ -135,39 +136,50 @@ status save_checkpoint(const std::string& path, const state& what, const checkpo
   return file->commit();
 }
 
-status check_checkpoint_head(const file_pieces& file) {
-  const result<safetensors_head> head = read_safetensors_head(file, checkpoint_limits);
-  if (head) return unit{};
-  if (head.why().code == errc::io) return head.why();
-  return mismatch(head.why().message);
+result<checkpoint_file> read_checkpoint(const file_pieces& file, std::uint64_t max_bytes) {
+  result<safetensors_head> head = read_safetensors_head(file, checkpoint_limits);
+  if (!head) return head.why().code == errc::io ? head.why() : mismatch(head.why().message);
+  result<std::vector<std::uint8_t>> bytes = file.read_all(max_bytes, head->bytes);
+  if (!bytes) return bytes.why();
+  return checkpoint_file{std::move(*bytes), std::move(*head)};
 }
 
 result<state> parse_checkpoint(std::vector<std::uint8_t> file, const digest* expected,
                                const base_source& base) {
+  result<safetensors_head> head = parse_safetensors_head(file, checkpoint_limits);
+  if (!head) return head.why();
+  return parse_checkpoint(checkpoint_file{std::move(file), std::move(*head)}, expected, base);
+}
+
+result<state> parse_checkpoint(checkpoint_file file, const digest* expected,
+                               const base_source& base) {
   const auto memory = std::make_shared<sources>();
-  memory->file = std::move(file);
-  const result<safetensors_view> view = parse_safetensors(memory->file, checkpoint_limits);
-  if (!view) return view.why();
-  const safetensors_tensor* stored = view->find(tree_name);
+  memory->file = std::move(file.bytes);
+  const safetensors_view view = view_of(std::move(file.head), memory->file);
+  const safetensors_tensor* stored = view.find(tree_name);
   if (stored == nullptr || stored->type != dtype::u8 || stored->dims.size() != 1) {
     return error{errc::malformed, "checkpoint: there is no tensor \"potl.state\"", ""};
   }
   // The tree binds every tensor's root, so this comparison settles what may be in the file, and
   // what it may leave out.
-  if (expected != nullptr && digest_of_encoding(stored->data) != *expected) {
+  state_hashes known;
+  known.whole = digest_of_encoding(stored->data);
+  if (expected != nullptr && known.whole != *expected) {
     return mismatch("the state's digest is not the expected one");
   }
   result<decoded_tree> tree = decode_tree(stored->data);
   if (!tree) return tree.why();
-  if (needs_base(*view)) {
+  if (needs_base(view)) {
     if (!base) return mismatch("it leaves out what an initial state holds, and there is none");
     auto found = base();
     if (!found) return found.why();
     memory->base = std::move(*found);
   }
   const checkpoint_base* rest = memory->base.get();
-  if (const status attached = attach(*tree, *view, rest); !attached) return attached.why();
-  result<state> out = state::make(std::move(tree->root), memory, &tree->roots);
+  if (const status attached = attach(*tree, view, rest); !attached) return attached.why();
+  known.roots = std::move(tree->roots);
+  known.encoding.assign(stored->data.begin(), stored->data.end());
+  result<state> out = state::make(std::move(tree->root), memory, &known);
   if (!out) return out;
   if (const status ok = require_canonical(*out, rest, memory->file); !ok) return ok.why();
   return out;

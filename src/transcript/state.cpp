@@ -27,13 +27,6 @@ struct state::body {
   digest whole;
   std::vector<digest> roots_by_path;
 
-  void finish(const std::vector<digest>& of_tensors) {
-    std::call_once(finished, [&] {
-      encoding = encode_tree(root, of_tensors);
-      whole = digest_of_encoding(encoding);
-      sort_roots(of_tensors);
-    });
-  }
   void sort_roots(const std::vector<digest>& of_tensors) {
     std::vector<std::size_t> order(in_order.size());
     std::iota(order.begin(), order.end(), std::size_t{0});
@@ -49,12 +42,16 @@ struct state::body {
     for (std::size_t i = 0; i < all.size(); ++i) {
       if (in_order[i]->kept) all[i] = in_order[i]->kept->root();
     }
-    finish(all);
+    std::call_once(finished, [&] {
+      encoding = encode_tree(root, all);
+      whole = digest_of_encoding(encoding);
+      sort_roots(all);
+    });
   }
 };
 
 result<state> state::make(state_value root, std::shared_ptr<const void> memory,
-                          const std::vector<digest>* roots) {
+                          const state_hashes* known) {
   auto content = std::make_shared<body>();
   content->root = std::move(root);
   content->memory = std::move(memory);
@@ -65,11 +62,13 @@ result<state> state::make(state_value root, std::shared_ptr<const void> memory,
   std::sort(content->by_path.begin(), content->by_path.end(),
             [](const state_tensor* a, const state_tensor* b) { return a->path < b->path; });
   content->bytes = index.tensor_bytes_total();
-  if (roots != nullptr) {
-    if (roots->size() != content->in_order.size()) {
+  if (known != nullptr) {
+    if (known->roots.size() != content->in_order.size()) {
       return error{errc::internal, "state: one root per tensor", ""};
     }
-    content->finish(*roots);
+    content->encoding = known->encoding;
+    content->whole = known->whole;
+    content->sort_roots(known->roots);
   } else {
     std::vector<bytes_view> contents;
     contents.reserve(content->in_order.size());

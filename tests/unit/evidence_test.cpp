@@ -467,6 +467,19 @@ TEST_CASE("of a checkpoint whose size is not what its head tells no more than th
   CHECK(read < 4096);
 }
 
+TEST_CASE("no byte of a checkpoint is read twice", "[evidence]") {
+  forged_run run;
+  const std::string file = run.path + "/checkpoints/step-4.safetensors";
+  const evidence got = evidence::open(run.options).value();
+  std::uint64_t read = 0;
+  set_read_observer([&](const std::string& path, std::uint64_t bytes) {
+    if (path == file) read += bytes;
+  });
+  CHECK(got.load_state(4));
+  set_read_observer({});
+  CHECK(read == std::filesystem::file_size(file));
+}
+
 TEST_CASE("more resumes than agreed are rejected", "[evidence]") {
   deviation how;
   how.resume_after = 3;

@@ -81,8 +81,9 @@ class file_pieces {
 
   /// Fills `into` from `offset` on. io: the system refused, or the file ends before, now.
   status read(std::uint64_t offset, std::span<std::uint8_t> into) const;
-  /// All of it. limit: larger than max_bytes; io as read(), and when it grew.
-  result<std::vector<std::uint8_t>> read_all(std::uint64_t max_bytes) const;
+  /// All of it; `start`, which was read of its beginning, is not read again. limit: larger than
+  /// max_bytes; io as read(), and when it grew.
+  result<std::vector<std::uint8_t>> read_all(std::uint64_t max_bytes, bytes_view start = {}) const;
   /// io when somebody wrote to it, or changed its size, since it was opened.
   status unchanged() const;
 

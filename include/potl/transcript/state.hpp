@@ -22,7 +22,6 @@
 
 #include <potl/core/digest.hpp>
 #include <potl/core/dtype.hpp>
-#include <potl/core/file.hpp>
 #include <potl/core/result.hpp>
 
 namespace potl::transcript {
@@ -78,6 +77,13 @@ struct state_entry {
   state_value second;
 };
 
+/// What is known of a state whose encoding was read.
+struct state_hashes {
+  std::vector<digest> roots;           ///< of its tensors, in encoding order
+  std::vector<std::uint8_t> encoding;  ///< canonical
+  digest whole;                        ///< digest_of_encoding(encoding)
+};
+
 /// One state in memory that owns its tensors' bytes. Immutable after construction.
 class state {
  public:
@@ -97,10 +103,9 @@ class state {
   /// Takes ownership of `memory`, into which the tensors' spans point, and computes the paths.
   /// malformed or limit when the tree is not canonical: text that is not UTF-8, unsorted keys,
   /// spans that do not fit their dims, aliases of nothing, a path that a checkpoint file cannot
-  /// carry. `roots` are the tensors' content roots in encoding order, when they are known; else
-  /// they are computed on first use.
+  /// carry. What is not `known` is computed on first use.
   static result<state> make(state_value root, std::shared_ptr<const void> memory,
-                            const std::vector<digest>* roots = nullptr);
+                            const state_hashes* known = nullptr);
 
  private:
   struct body;
@@ -154,10 +159,6 @@ result<state> load_checkpoint(const std::string& path, const digest& expected,
                               std::uint64_t max_bytes);
 /// For a prover's own file: the digest is computed from the contents, and compared with nothing.
 result<state> load_own_checkpoint(const std::string& path, std::uint64_t max_bytes);
-/// Bytes of the longest head: the length of the header, and the header.
-inline constexpr std::uint64_t max_checkpoint_head = 8 + (std::uint64_t{32} << 20);
-/// Whether a file of this size can be a checkpoint, by its head alone. mismatch: it cannot; io.
-status check_checkpoint_head(const file_pieces& file);
 /// The bytes of a checkpoint file, which the state keeps. Without a source of the base, files that
 /// need one are mismatches.
 result<state> parse_checkpoint(std::vector<std::uint8_t> file, const digest* expected,

@@ -67,15 +67,6 @@ class Check(AnyCheck):
         }
 
 
-def split(checks: Sequence[AnyCheck] | None) -> tuple[list[Check], list[AnyCheck]]:
-    """Checks that ask through the replayer, and those that ask the last model themselves."""
-    given = list(checks or ())
-    return (
-        [check for check in given if isinstance(check, Check)],
-        [check for check in given if not isinstance(check, Check)],
-    )
-
-
 class Request:
     """What a check of your own asks of the verifier's training. Subclass it; instances are pickled
     for worker processes, and equal ones are asked once.

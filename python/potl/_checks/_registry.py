@@ -12,14 +12,14 @@ import dataclasses
 import functools
 import re
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
 from typing import get_type_hints
 
 from .. import _core
 from .._base._errors import UsageError
-from ._checks import PEV, Check, Replay, Telemetry
+from ._checks import PEV, AnyCheck, Check, Replay, Telemetry
 
 GROUP = "potl.checks"
 
@@ -33,6 +33,18 @@ def classes() -> dict[str, type[Check]]:
     """The checks that can be chosen by name, potl's own first."""
     load()
     return dict(_classes)
+
+
+def split(checks: Sequence[AnyCheck] | None) -> tuple[list[Check], list[AnyCheck]]:
+    """Checks that ask through the replayer, which are known from now on, and those that ask the
+    last model themselves.
+    """
+    load()
+    given = list(checks or ())
+    chosen = [check for check in given if isinstance(check, Check)]
+    for check in chosen:
+        add(type(check))
+    return chosen, [check for check in given if not isinstance(check, Check)]
 
 
 @functools.cache

@@ -101,16 +101,6 @@ def _options(
 _command = functools.cache(lambda: typer.main.get_command(app))
 
 
-# Options that had another name in an earlier version.
-_RENAMED = {"--patience": "--timeout"}
-
-
-def _require_new(words: Sequence[str]) -> None:
-    for word in words:
-        if (old := word.partition("=")[0]) in _RENAMED:
-            raise typer.BadParameter(f"{old} has another name now: pass {_RENAMED[old]}")
-
-
 def _require_utf8(words: Sequence[str]) -> None:
     """Refuses what has other bytes, or came through a locale that does not know them."""
     for word in words:
@@ -128,7 +118,6 @@ def run(arguments: Sequence[str] | None = None) -> int:
     given, of_the_module = _arguments.split(given)
     try:
         _require_utf8(given)
-        _require_new(given)
         with _arguments.in_place_of_ours(of_the_module):
             value = _command().main(args=given, prog_name="potl", standalone_mode=False)
         code = value if isinstance(value, int) else 0

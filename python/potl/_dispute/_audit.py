@@ -21,7 +21,6 @@ from .._base._durable import state_folder
 from .._base._errors import MissingError, PotlError, StorageError, UnsupportedError, UsageError
 from .._base._nonce import Nonce, as_nonce
 from .._base._progress import Progress, track
-from .._base._renamed import renamed
 from .._record import _keys
 from .._record._inputs import as_note, as_own_job, run_directory
 from .._record._prover import Prover, Step
@@ -90,7 +89,6 @@ class Audit:
     finish: Callable[[], Audit] = field(repr=False)
 
 
-@renamed(patience="timeout")
 def audit(
     run: AnyRun,
     *,

@@ -22,7 +22,6 @@ from .._base._errors import (
     UsageError,
 )
 from .._base._public_key import public_key
-from .._base._renamed import renamed
 from .._remote._remote import Remote
 from ._evidence import DisputeEvidence, Verdict, judge
 from ._seat import NAMES, Name, Seat, notes_in, require_held
@@ -44,7 +43,6 @@ _MOST_TURN_MS = 1 << 53
 _LEAST_PATIENCE, _MOST_PATIENCE = 3600.0, 7 * 86400.0
 
 
-@renamed(patience="timeout")
 def dispute_at(
     referee: Remote | str,
     *,

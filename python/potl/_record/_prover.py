@@ -17,7 +17,6 @@ from .. import _core
 from .._arithmetic import _rounded_steps
 from .._base._errors import JobMismatch, NotReplayable, UsageError
 from .._base._executors import require_own_call
-from .._base._renamed import renamed
 from .._job._agreement import open_checked, open_unchecked
 from .._job._first_steps import end_of, why_other_end
 from .._job._structure import Structure
@@ -79,7 +78,6 @@ class Prover:
         NotReplayable: The body of the loop left something changed that the next step begins with.
     """
 
-    @renamed(path="run")
     def __init__(
         self,
         build: Callable[[], Task],

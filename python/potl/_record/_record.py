@@ -9,7 +9,6 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, overload
 
 from .._base._progress import Progress, track
-from .._base._renamed import renamed
 from ._prover import Prover
 from ._run import Run
 
@@ -49,7 +48,6 @@ def record(
 ) -> Run | None: ...
 
 
-@renamed(path="run")
 def record(
     build: Callable[[], Task],
     run: str | os.PathLike[str],

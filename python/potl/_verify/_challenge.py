@@ -173,7 +173,7 @@ def challenge(
         UsageError: The job has every checkpoint stored: verify at once.
     """
     from .._checks import _registry
-    from .._checks._checks import Policy, split
+    from .._checks._checks import Policy
 
     own, note = as_own_job(job, run).core, as_note(commitment)
     if own.store_every == 0:
@@ -193,10 +193,7 @@ def challenge(
             other_commitments=[other for other in known.commitments if other != note],
             fetch=place.fetch,
         )
-    _registry.load()
-    chosen, extra = split(checks)
-    for check in chosen:
-        _registry.add(type(check))
+    chosen, extra = _registry.split(checks)
     if checks is None or (extra and not chosen):
         chosen = list((Policy() if policy is None else policy)._checks(own))
     drawn = or_fresh(nonce)

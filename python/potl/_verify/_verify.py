@@ -17,7 +17,7 @@ from .._base._executors import require_own_call, task_name
 from .._base._nonce import Nonce, or_fresh
 from .._base._progress import Progress
 from .._checks import _registry
-from .._checks._checks import AnyCheck, Policy, split
+from .._checks._checks import AnyCheck, Policy
 from .._record._inputs import as_note, as_notes, as_own_job, require_file
 from .._remote._remote import AnyRun, opened
 from .._report._value import Report
@@ -115,10 +115,7 @@ def verify(
         note = None if commitment is None else as_note(commitment)
         shown = as_notes(other_commitments, "other_commitments")
         policy = Policy() if policy is None else policy
-        _registry.load()
-        chosen, extra = split(checks)
-        for check in chosen:
-            _registry.add(type(check))
+        chosen, extra = _registry.split(checks)
         answered = None if challenge is None else _challenge.as_challenge(challenge)
         memory_path = _ledger.path_for(ledger, own_job, commitment)
         known = _ledger.known_of(memory_path, own_job)

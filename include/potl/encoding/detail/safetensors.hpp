@@ -72,12 +72,20 @@ struct safetensors_place {
 struct safetensors_head {
   safetensors_metadata metadata;
   std::vector<safetensors_place> tensors;  ///< sorted by name (as bytes)
+  std::vector<std::uint8_t> bytes;         ///< of the head itself, where it was read from a file
 };
+
+/// The head of a file in memory, judged as parse_safetensors judges it.
+result<safetensors_head> parse_safetensors_head(bytes_view file,
+                                                const safetensors_limits& limits = {});
 
 /// Judges a file of `file.size()` bytes by its head alone, as parse_safetensors would: no other
 /// byte is read, and no more than the limits allow. io as that of the file.
 result<safetensors_head> read_safetensors_head(const file_pieces& file,
                                                const safetensors_limits& limits = {});
+
+/// What parse_safetensors makes of a file of which `head` is the head. Refers to `file`.
+safetensors_view view_of(safetensors_head head, bytes_view file);
 
 /// Bytes of a tensor; limit when that is not below 2^64.
 result<std::uint64_t> tensor_bytes(potl::dtype type, const std::vector<std::uint64_t>& dims);
