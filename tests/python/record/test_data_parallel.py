@@ -98,13 +98,23 @@ def test_every_process_says_what_prevents_it(refused, name, kind, text):
         assert (text.partition(": ")[2] if own else text) in found[name][1]
 
 
-def test_threads_of_a_group_end_with_it(tmp_path):
-    """One that is late, when the interpreter ends, would abort the process."""
+@pytest.mark.parametrize("first", ["potl.Task", ""], ids=["before", "after"])
+def test_threads_of_a_group_end_with_it(first, tmp_path):
+    """One that is late, when the interpreter ends, would abort the process. Also where torch is
+    told of the group before potl imports what holds the group that there is.
+    """
     program = f"""
-import pathlib, potl, torch, torch.distributed as dist
-potl.Task
+import gc, pathlib, potl, torch, torch.distributed as dist
+from torch.nn.functional import cross_entropy
+gc.disable()
+{first}
 dist.init_process_group("gloo", init_method="file://{tmp_path}/store", rank=0, world_size=1)
-torch.optim.AdamW([torch.ones(1, requires_grad=True)])
+def build():
+    model = torch.nn.Linear(4, 2)
+    data = torch.utils.data.TensorDataset(torch.ones(8, 4), torch.zeros(8, dtype=torch.long))
+    return potl.Task(model=model, optimizer=torch.optim.AdamW(model.parameters()), dataset=data,
+                     loss=cross_entropy, batch_size=4, epochs=1)
+potl.record(build, "{tmp_path}/run", seed=7, checkpoint_every=1, group=dist.group.WORLD)
 dist.destroy_process_group()
 print([(one / "comm").read_text().strip() for one in pathlib.Path("/proc/self/task").iterdir()])
 """
