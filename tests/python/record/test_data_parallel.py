@@ -10,6 +10,8 @@ import numpy as np
 import programs
 import pytest
 import rank_runs
+import tasks
+import torch
 from places import HELPERS
 
 import potl
@@ -150,6 +152,22 @@ def test_torchrun_starts_the_command(tmp_path):
     )
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["steps"] == 12
+
+
+class ZeroRedundancyOptimizer(torch.optim.SGD):
+    """As torch's, it has no state to show before all processes have sent theirs."""
+
+    def state_dict(self):
+        raise RuntimeError("Optimizer state has not been consolidated on this rank")
+
+
+def test_an_optimizer_without_the_whole_state_is_refused():
+    def build():
+        model = tasks.mlp()
+        return tasks.task(model, ZeroRedundancyOptimizer(model.parameters(), lr=0.1))
+
+    (found,) = potl.check(build)
+    assert found.remedy == "use the optimizer that it wraps"
 
 
 def test_the_option_needs_a_launcher(tmp_path, capsys):
