@@ -57,8 +57,8 @@ class Ranks:
         return self
 
     def __exit__(self, *exception: object) -> None:
-        # Sessions that hold these ranks have cycles of references, and torch.fx, when it is imported
-        # in a step, keeps the frames of all who called it, with their arguments.
+        # Sessions that hold these ranks have cycles of references, and torch.fx, if it is imported
+        # meanwhile, keeps the frames of all who called it, with their arguments.
         del self._group
         gc.collect()
 

@@ -101,9 +101,10 @@ def record(
     with contextlib.ExitStack() as stack:
         if group is not None:
             from .._job._ranks import Ranks
-            from ._data_parallel import Leader, follow
+            from ._data_parallel import Leader, follow, plain_modules
 
             ranks = stack.enter_context(Ranks(group))
+            stack.enter_context(plain_modules())
             if ranks.rank > 0:
                 follow(build, ranks)
                 return None

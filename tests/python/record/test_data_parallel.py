@@ -88,6 +88,7 @@ def refused(tmp_path_factory):
         ("begins later", "UnsupportedError", "model/buffers/passes changes in the forward pass"),
         ("one part", "UsageError", "3 processes share 1 micro-batch of a step"),
         ("log64", "UnsupportedError", "a rounding log is of one process"),
+        ("wrapped", "UnsupportedError", "DistributedDataParallel is not supported"),
         ("another task", "UsageError", "rank 2 could not begin: the task does not match the job"),
         ("occupied", "UsageError", "which is no file of a run"),
         ("another machine", "MismatchError", "ranks 0 and 1 have different states after step 4"),
