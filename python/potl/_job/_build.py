@@ -20,7 +20,8 @@ def build_task(build: Build, seed: int) -> Task:
     """Calls `build` with every generator seeded, and loads `init`. Inside a scope of `_random`.
 
     Raises:
-        NotReplayable: The data set has no samples with numbers.
+        NotReplayable: The data set has no samples with numbers, or an optimizer has no learning
+            rate, or not the whole state.
         UsageError: `build` requires arguments, or returned something else than a task, one without
             a step, or one whose methods take other arguments than a step gives.
     """
@@ -44,12 +45,24 @@ def build_task(build: Build, seed: int) -> Task:
     if task.init is not None:
         load_weights(task.model, task.init)
     for index, optimizer in enumerate(task.optimizers):
+        if "ZeroRedundancyOptimizer" in {kind.__name__ for kind in type(optimizer).__mro__}:
+            raise NotReplayable(_shared_out(index))
         for group in optimizer.param_groups:
             if group.get("lr") is None:
                 raise NotReplayable(_without_rate(type(optimizer).__name__, index))
             if type(group["lr"]) is int:  # lr=1 is lr=1.0
                 group["lr"] = float(group["lr"])
     return task
+
+
+def _shared_out(index: int) -> list[Problem]:
+    return [
+        Problem(
+            what="ZeroRedundancyOptimizer is not supported: no process has the whole state",
+            where=f"optimizers/{index}",
+            remedy="use the optimizer that it wraps",
+        )
+    ]
 
 
 def _without_rate(name: str, index: int) -> list[Problem]:

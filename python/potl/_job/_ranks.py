@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, TypeVar
 
@@ -14,6 +15,7 @@ from .._base._errors import StorageError, UsageError
 
 if TYPE_CHECKING:
     from torch.distributed import ProcessGroup
+    from typing_extensions import Self
 
 T = TypeVar("T")
 
@@ -21,7 +23,10 @@ _LINE = 1000
 
 
 class Ranks:
-    """A process group of torch's. Every method is called by all of its processes.
+    """A process group of torch's, for a block. Every method is called by all of its processes.
+
+    Nothing of potl holds the group after the block. So `destroy_process_group()` ends its threads:
+    one that were late, when the interpreter ends, would abort the process (pytorch issue 190489).
 
     Args:
         group: Of two or more processes, or one; `torch.distributed.group.WORLD` has all.
@@ -47,6 +52,15 @@ class Ranks:
         # Devices that the group has a backend for: what is no gradient travels through the CPU.
         devices = [device.type for device in group._device_types]
         self._place = torch.device("cpu" if "cpu" in devices else devices[0])
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        # Sessions that hold these ranks have cycles of references, and torch.fx, if it is imported
+        # meanwhile, keeps the frames of all who called it, with their arguments.
+        del self._group
+        gc.collect()
 
     def broadcast(self, data: bytes | None) -> bytes:
         """The bytes of rank 0, in every process."""

@@ -10,8 +10,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import torch
+
 from .. import _core
-from .._base._errors import MismatchError, UsageError
+from .._base._errors import MismatchError, UnsupportedError, UsageError
 from .._job._agreement import open_checked
 from .._job._ranks import Ranks
 from ._prover import Prover
@@ -35,7 +37,6 @@ def launched() -> Iterator[ProcessGroup]:
     Raises:
         UsageError: No launcher did.
     """
-    import torch
     import torch.distributed as dist
 
     if not all(name in os.environ for name in _LAUNCHER):
@@ -102,6 +103,27 @@ class Leader(Prover):
     def _see(self, step: int, state: _core.State) -> None:
         if not self._is_awaited and _is_compared(self._job, step):
             _require_equal(self._ranks, step, state)
+
+
+@contextlib.contextmanager
+def plain_modules() -> Iterator[None]:
+    """Refuses DistributedDataParallel while a process builds its task: it talks to the others, each
+    of which builds at another time, and gloo aborts a process that is told something else.
+    """
+    kind = torch.nn.parallel.DistributedDataParallel
+    made = kind.__init__
+
+    def refused(*given: object, **named: object) -> None:
+        raise UnsupportedError(
+            "DistributedDataParallel is not supported",
+            "train the plain module: potl adds up the gradients of the processes",
+        )
+
+    kind.__init__ = refused  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        kind.__init__ = made  # type: ignore[method-assign]
 
 
 def follow(build: Callable[[], Task], ranks: Ranks) -> None:

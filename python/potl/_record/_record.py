@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 from collections.abc import Callable
@@ -95,24 +96,26 @@ def record(
             acknowledged stays.
     """
     make: Callable[..., Prover] = Prover
-    if group is not None:
-        from .._job._ranks import Ranks
-        from ._data_parallel import Leader, follow
+    with contextlib.ExitStack() as stack:
+        if group is not None:
+            from .._job._ranks import Ranks
+            from ._data_parallel import Leader, follow, plain_modules
 
-        ranks = Ranks(group)
-        if ranks.rank > 0:
-            follow(build, ranks)
-            return None
-        make = functools.partial(Leader, ranks=ranks)
-    prover = make(
-        build,
-        run,
-        job=job,
-        key=key,
-        seed=seed,
-        checkpoint_every=checkpoint_every,
-        check_job=check_job,
-    )
-    with prover, track("recording", prover.total, progress) as advance:
-        prover.run_to_the_end(advance)
-    return prover.run
+            ranks = stack.enter_context(Ranks(group))
+            stack.enter_context(plain_modules())
+            if ranks.rank > 0:
+                follow(build, ranks)
+                return None
+            make = functools.partial(Leader, ranks=ranks)
+        prover = make(
+            build,
+            run,
+            job=job,
+            key=key,
+            seed=seed,
+            checkpoint_every=checkpoint_every,
+            check_job=check_job,
+        )
+        with prover, track("recording", prover.total, progress) as advance:
+            prover.run_to_the_end(advance)
+        return prover.run

@@ -21,7 +21,13 @@ if torch.distributed.is_available():
     # Functions of this module hold the process group that exists when it is imported, which torch
     # does with the first optimizer. Threads of the group then outlive destroy_process_group(), and
     # one that is late aborts the process when the interpreter ends (pytorch issue 190489).
+    from torch.distributed import GroupMember
+
+    _world, GroupMember.WORLD = GroupMember.WORLD, None
     import torch.distributed.nn.functional
+
+    GroupMember.WORLD = _world
+    del _world
 
 # How far, as a share of it, a loss may be off by rounding: the default threshold of
 # ReduceLROnPlateau. Beyond it, as in half precision, schedulers are told the replay's.

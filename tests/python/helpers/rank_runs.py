@@ -254,10 +254,10 @@ def shared(folder, rank, group):
 def refused(folder, rank, group):
     """What every process says where a training cannot begin or go on."""
 
-    def record(name, build, arithmetic="stock"):
+    def record(name, build, arithmetic="stock", agreed=None):
         # By rank 0 alone: the others get it from there.
         job = rank == 0 and potl.Job.create(
-            build, seed=7, checkpoint_every=4, arithmetic=arithmetic
+            agreed or build, seed=7, checkpoint_every=4, arithmetic=arithmetic
         )
         try:
             potl.record(build, folder / name, job=job, group=group)
@@ -270,6 +270,7 @@ def refused(folder, rank, group):
     found["sums of one"] = record("sums of one", cut(sums_of_one))
     found["one part"] = record("one part", cut(tasks.plain, 1))
     found["log64"] = record("log64", cut(tasks.plain), arithmetic="log64")
+    found["wrapped"] = record("wrapped", wrapped, agreed=cut(tasks.plain))
     last = rank == group.size() - 1
     found["another task"] = record("another task", cut(tasks.adam if last else tasks.plain))
     (folder / "occupied").mkdir(exist_ok=True)
@@ -278,6 +279,10 @@ def refused(folder, rank, group):
     Inexact.off = 1e-7 if rank == 1 else 0.0
     found["another machine"] = record("another machine", cut(inexact))
     return found
+
+
+def wrapped():
+    return tasks.task(nn.parallel.DistributedDataParallel(tasks.mlp()))
 
 
 class Inexact(torch.optim.SGD):

@@ -10,6 +10,8 @@ import numpy as np
 import programs
 import pytest
 import rank_runs
+import tasks
+import torch
 from places import HELPERS
 
 import potl
@@ -86,6 +88,7 @@ def refused(tmp_path_factory):
         ("begins later", "UnsupportedError", "model/buffers/passes changes in the forward pass"),
         ("one part", "UsageError", "3 processes share 1 micro-batch of a step"),
         ("log64", "UnsupportedError", "a rounding log is of one process"),
+        ("wrapped", "UnsupportedError", "DistributedDataParallel is not supported"),
         ("another task", "UsageError", "rank 2 could not begin: the task does not match the job"),
         ("occupied", "UsageError", "which is no file of a run"),
         ("another machine", "MismatchError", "ranks 0 and 1 have different states after step 4"),
@@ -98,13 +101,23 @@ def test_every_process_says_what_prevents_it(refused, name, kind, text):
         assert (text.partition(": ")[2] if own else text) in found[name][1]
 
 
-def test_threads_of_a_group_end_with_it(tmp_path):
-    """One that is late, when the interpreter ends, would abort the process."""
+@pytest.mark.parametrize("first", ["potl.Task", ""], ids=["before", "after"])
+def test_threads_of_a_group_end_with_it(first, tmp_path):
+    """One that is late, when the interpreter ends, would abort the process. Also where torch is
+    told of the group before potl imports what holds the group that there is.
+    """
     program = f"""
-import pathlib, potl, torch, torch.distributed as dist
-potl.Task
+import gc, pathlib, potl, torch, torch.distributed as dist
+from torch.nn.functional import cross_entropy
+gc.disable()
+{first}
 dist.init_process_group("gloo", init_method="file://{tmp_path}/store", rank=0, world_size=1)
-torch.optim.AdamW([torch.ones(1, requires_grad=True)])
+def build():
+    model = torch.nn.Linear(4, 2)
+    data = torch.utils.data.TensorDataset(torch.ones(8, 4), torch.zeros(8, dtype=torch.long))
+    return potl.Task(model=model, optimizer=torch.optim.AdamW(model.parameters()), dataset=data,
+                     loss=cross_entropy, batch_size=4, epochs=1)
+potl.record(build, "{tmp_path}/run", seed=7, checkpoint_every=1, group=dist.group.WORLD)
 dist.destroy_process_group()
 print([(one / "comm").read_text().strip() for one in pathlib.Path("/proc/self/task").iterdir()])
 """
@@ -140,6 +153,22 @@ def test_torchrun_starts_the_command(tmp_path):
     )
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["steps"] == 12
+
+
+class ZeroRedundancyOptimizer(torch.optim.SGD):
+    """As torch's, it has no state to show before all processes have sent theirs."""
+
+    def state_dict(self):
+        raise RuntimeError("Optimizer state has not been consolidated on this rank")
+
+
+def test_an_optimizer_without_the_whole_state_is_refused():
+    def build():
+        model = tasks.mlp()
+        return tasks.task(model, ZeroRedundancyOptimizer(model.parameters(), lr=0.1))
+
+    (found,) = potl.check(build)
+    assert found.remedy == "use the optimizer that it wraps"
 
 
 def test_the_option_needs_a_launcher(tmp_path, capsys):
