@@ -134,7 +134,7 @@ class Verdict:
         element: The element of its result that was recomputed, in logical order; None without one.
         facts: What the referee saw.
         moves: Messages of the parties.
-        believed: Decisions of the referee that were not computed again.
+        believed: Decisions of a referee elsewhere that were not computed again.
         recomputed: Whether the ruling was: the element, what was opened, or with the task the
             operator. False also where the rules of the game ended it.
         unknown_keys: Of whom the keys are the word of the evidence alone. Who made the keys of all
@@ -172,15 +172,16 @@ class Verdict:
         for name in ("true", "trainer", "auditor", "undecided"):
             if name in self.facts:
                 out.append(f"{name}: {self.facts[name]}")
-        out.append(
-            f"{self.moves} messages; "
-            + (
-                f"{self.believed} decisions of the referee are believed"
-                + (", its ruling was computed again" if self.recomputed else "")
-                if self.believed
-                else "the referee's decisions were computed again"
+        if self.why != "agreement":  # there was nothing to decide
+            out.append(
+                f"{self.moves} messages; "
+                + (
+                    f"{self.believed} decisions of the referee are believed"
+                    + (", its ruling was computed again" if self.recomputed else "")
+                    if self.believed
+                    else "all decisions of the referee were computed here"
+                )
             )
-        )
         if self.unknown_keys:
             out.append(f"nothing vouches for the keys of: {', '.join(self.unknown_keys)}")
         if not self.holds_commitment:
