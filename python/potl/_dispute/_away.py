@@ -22,9 +22,10 @@ from .._base._errors import (
     UsageError,
 )
 from .._base._public_key import public_key
+from .._record._inputs import as_note
 from .._remote._remote import Remote
 from ._evidence import DisputeEvidence, Verdict, judge
-from ._seat import NAMES, Name, Seat, notes_in, require_held
+from ._seat import NAMES, Name, Seat, about_of, notes_in, require_held
 from ._table import MOST_STORED, Store, stored
 from ._there import PIECE, WAIT_SECONDS
 
@@ -61,7 +62,7 @@ def dispute_at(
         party: Who plays. Its key says whether it is the trainer or the auditor.
         referee_key: The referee's public key, or its file. Only lines that it signed count.
         keys: Public keys that you know, or their files, of the other party.
-        commitment: The trainer's, as you hold it: a dispute about another one is none for you.
+        commitment: The trainer's, as you hold it: no dispute about another one begins with you.
         transcript: File that keeps the lines. Called again with it, a party notices a referee that
             tells another story than before.
         timeout: Seconds that the other party may take to come, and for which there may be no new
@@ -240,17 +241,21 @@ class _Play:
         """The dispute about the party's commitment, once the other party is there too."""
         party, calling = self._seat.party, self._calling
         who, nonce = self._hall.place_of(party), bytes(32)
+        if who == "trainer":
+            require_held(party.note, self._commitment)
+        # The trainer chooses what it brings: about that alone, an auditor could only be silent.
+        about = None if self._commitment is None else about_of(as_note(self._commitment))
         while True:
-            text = joining(party.job.id, self._seat.referee, party.note, nonce)
-            query = urllib.parse.urlencode(
-                {
-                    "who": who,
-                    "nonce": nonce.hex(),
-                    "signature": party.key.sign(text).hex(),
-                    "wait": calling.wait,
-                }
-            )
-            path, note = f"{DISPUTES}?{query}", party.note.encode()
+            text = joining(party.job.id, self._seat.referee, party.note, nonce, about)
+            query = {
+                "who": who,
+                "nonce": nonce.hex(),
+                "signature": party.key.sign(text).hex(),
+                "wait": calling.wait,
+                **({} if about is None else {"about": about}),
+            }
+            path = f"{DISPUTES}?{urllib.parse.urlencode(query)}"
+            note = party.note.encode()
             began = time.monotonic()
             answer = calling.ask(partial(calling.http.post, path, note, limit=_MOST_ANSWER))
             if answer is None:
@@ -322,9 +327,12 @@ class _Play:
         self._pause = min(2 * self._pause, _MOST_PAUSE)
 
 
-def joining(job: bytes, referee: _core.PublicKey, note: str, nonce: bytes) -> bytes:
+def joining(
+    job: bytes, referee: _core.PublicKey, note: str, nonce: bytes, about: str | None = None
+) -> bytes:
     """What a party signs that is there: others have its commitment, too."""
     document = {
+        **({} if about is None else {"about": about}),
         "commitment": digest_of(note),
         "job": job.hex(),
         "nonce": nonce.hex(),

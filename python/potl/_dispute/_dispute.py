@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
 from .. import _core
@@ -13,7 +14,7 @@ from .._base._errors import MismatchError, UsageError
 from .._base._public_key import public_key
 from .._remote._remote import Remote, is_url
 from ._audit import Audit
-from ._evidence import DisputeEvidence, Verdict, judge
+from ._evidence import RULED, DisputeEvidence, Verdict, judge
 from ._party import Party
 from ._seat import NAMES, Name, Seat, require_held, setting_of
 from ._table import TURN_SECONDS, Clock, Table, WatchedClock, away_seconds, require_turn, stored
@@ -221,7 +222,9 @@ def verdict_of(
     public["referee"] = referee.key.public_key
     pem = {name: key.to_pem() for name, key in public.items()}
     evidence = DisputeEvidence(referee.job.id, pem, transcript)
-    return judge(evidence, job=referee.job, keys=public, commitment=commitment)
+    found = judge(evidence, job=referee.job, keys=public, commitment=commitment)
+    # Nobody has to believe decisions of his own.
+    return replace(found, believed=0, recomputed=found.why in RULED)
 
 
 def _move(table: Table, sides: Mapping[Name, Side], clock: Watched) -> None:

@@ -26,6 +26,11 @@ if TYPE_CHECKING:
 
 _FORMAT = "potl-dispute-evidence-v1"
 _MOST_EVIDENCE = 256 << 20
+# Parsed values take many times the bytes of their text, and whoever wrote the file chose how many
+# there are: in front of the transcript are the keys, and two commitments are the longest text in a
+# line that is not base64.
+_MOST_HEAD, _MOST_COMMAS = 16 << 10, 1 << 20
+_TRANSCRIPT = b'"transcript":'
 
 
 @dataclass(frozen=True)
@@ -83,8 +88,16 @@ class DisputeEvidence:
             MalformedError: It is something else.
         """
         text = _core.read_file(os.fspath(path), max_bytes=_MOST_EVIDENCE)
+        head, _, rest = text.partition(_TRANSCRIPT)
         try:
-            found = json.loads(text)
+            if len(head) > _MOST_HEAD or not rest.startswith(b'"') or not rest.endswith(b"}"):
+                raise ValueError
+            found = {
+                **json.loads(head + _TRANSCRIPT + b"null}"),
+                "transcript": json.loads(rest[:-1]),
+            }
+            if any(line.count(",") > _MOST_COMMAS for line in found["transcript"].split("\n")):
+                raise ValueError
             keys = found["keys"]
             if set(keys) != {"trainer", "auditor", "referee"}:
                 raise ValueError
@@ -121,7 +134,7 @@ class Verdict:
         element: The element of its result that was recomputed, in logical order; None without one.
         facts: What the referee saw.
         moves: Messages of the parties.
-        believed: Decisions of the referee that were not computed again.
+        believed: Decisions of a referee elsewhere that were not computed again.
         recomputed: Whether the ruling was: the element, what was opened, or with the task the
             operator. False also where the rules of the game ended it.
         unknown_keys: Of whom the keys are the word of the evidence alone. Who made the keys of all
@@ -159,15 +172,16 @@ class Verdict:
         for name in ("true", "trainer", "auditor", "undecided"):
             if name in self.facts:
                 out.append(f"{name}: {self.facts[name]}")
-        out.append(
-            f"{self.moves} messages; "
-            + (
-                f"{self.believed} decisions of the referee are believed"
-                + (", its ruling was computed again" if self.recomputed else "")
-                if self.believed
-                else "the referee's decisions were computed again"
+        if self.why != "agreement":  # there was nothing to decide
+            out.append(
+                f"{self.moves} messages; "
+                + (
+                    f"{self.believed} decisions of the referee are believed"
+                    + (", its ruling was computed again" if self.recomputed else "")
+                    if self.believed
+                    else "all decisions of the referee were computed here"
+                )
             )
-        )
         if self.unknown_keys:
             out.append(f"nothing vouches for the keys of: {', '.join(self.unknown_keys)}")
         if not self.holds_commitment:
@@ -259,7 +273,7 @@ def judge(
             )
         if own[name].raw != raw:
             raise MismatchError(f"the evidence is signed with another key of the {name}")
-    facts, moves = _ending(evidence.transcript)
+    facts = _facts_in(evidence.transcript.rstrip("\n").rpartition("\n")[2])
     again, onlooker = None, None
     described = _described(facts.pop("operators", None))
     if task is not None:
@@ -286,7 +300,8 @@ def judge(
         operator=(number, str(facts.get("name"))) if isinstance(number, int) else None,
         element=element if isinstance(element, int) else None,
         facts=facts,
-        moves=moves,
+        # Read by the core, a line has that word in no other place.
+        moves=evidence.transcript.count('"kind":"message"'),
         believed=found.believed if onlooker is None else onlooker.believed,
         recomputed=ruled,
         unknown_keys=tuple(name for name in own if name not in known),
@@ -296,18 +311,14 @@ def judge(
     )
 
 
-def _ending(transcript: str) -> tuple[dict[str, object], int]:
-    """What the ruling says that the referee saw, and how many messages there are. Nothing of it is
-    shown to be so yet.
+def _facts_in(last: str) -> dict[str, object]:
+    """What the ruling says that the referee saw. Nothing of it is shown to be so yet.
 
     Raises:
-        MalformedError: It is not a transcript.
+        MalformedError: It is not the last line of a transcript.
     """
     try:
-        entries = [json.loads(line)["entry"] for line in transcript.splitlines()]
-        moves = sum(entry["kind"] == "message" for entry in entries)
-        evidence = entries[-1].get("evidence", "") if entries else ""
-        return facts_of(base64.b64decode(evidence)), moves
+        return facts_of(base64.b64decode(json.loads(last)["entry"].get("evidence", "")))
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise MalformedError("this is not a transcript of a dispute") from error
 

@@ -166,11 +166,16 @@ def require_held(note: str, held: object) -> None:
     """Raises MismatchError where a trainer disputes about another commitment than the one that
     somebody holds of it: an honest run made afterwards would win any dispute.
     """
-    if held is not None and note.partition("\n\n")[0] != as_note(held).partition("\n\n")[0]:
+    if held is not None and about_of(note) != about_of(as_note(held)):
         raise MismatchError(
             "the trainer's commitment is another one than you hold",
             "keep both: who signs two for one job has lied in one of them",
         )
+
+
+def about_of(note: str) -> str:
+    """What a commitment is known by: the digest of its text without the signatures below."""
+    return _core.sha256(note.partition("\n\n")[0].encode()).hex()
 
 
 def notes_in(first_line: str) -> dict[Name, str]:

@@ -20,7 +20,7 @@ from .. import _core
 from .._base._errors import LimitError, MalformedError, MismatchError, StorageError, UsageError
 from .._dispute._away import digest_of, name_of
 from .._dispute._referee import Referee
-from .._dispute._seat import NAMES, Name, setting_of
+from .._dispute._seat import NAMES, Name, about_of, setting_of
 from .._dispute._table import Clock, Store, Table, away_seconds, require_turn
 from .._dispute._there import PIECE
 from ._limits import first_of
@@ -43,11 +43,12 @@ class Dispute:
 
     Args:
         path: The file.
+        about: What the trainer's commitment is known by.
         seat: Makes the table with what the file holds.
     """
 
-    def __init__(self, path: Path, seat: Callable[[Store], Table]) -> None:
-        self._path, self._seat = path, seat
+    def __init__(self, path: Path, about: str, seat: Callable[[Store], Table]) -> None:
+        self._path, self.about, self._seat = path, about, seat
         self._store: Store | None = None
         self._table: Table | None = None
         self._ends = [0]
@@ -155,7 +156,7 @@ class Docket:
         self._away_ms = max(1, int(1000 * away_seconds(turn_seconds)))
         self._looked = clock.now()
         self._worker, self._tasks = Worker("referee"), set[asyncio.Task[Any]]()
-        self._waiting: dict[Name, tuple[str, float]] = {}
+        self._waiting: dict[Name, tuple[str, str | None, float]] = {}
         self._opening, self._opened = asyncio.Lock(), asyncio.Event()
         self._folder = Path(folder)
         self.disputes: dict[str, Dispute] = {}
@@ -188,12 +189,16 @@ class Docket:
 
     # ------------------------------------------------------------------ what a party asks for
 
-    async def join(self, who: Name, note: str, *, wait: float, waiting: Waiting) -> str | None:
+    async def join(
+        self, who: Name, note: str, about: str | None, *, wait: float, waiting: Waiting
+    ) -> str | None:
         """The name of the dispute of a party that is there, as soon as there is one.
 
         Args:
             who: Somebody who has shown that he is that.
             note: The commitment that the dispute is about.
+            about: The only commitment of the trainer that it disputes about, as `about_of` names
+                it; None for any.
             wait: Seconds that it may take until the other party is there.
             waiting: Entered while it waits. Its event is set when that is enough.
 
@@ -207,7 +212,7 @@ class Docket:
         is_enough = False
         while True:
             opened = self._opened
-            found = await asyncio.shield(self._spawn(self._found(who, note, until)))
+            found = await asyncio.shield(self._spawn(self._found(who, note, about, until)))
             if found is not None:
                 self._waiting.pop(who, None)  # it was told, and may leave
             if found is not None or clock() >= until or is_enough:
@@ -313,21 +318,24 @@ class Docket:
         digest, place = digest_of(note), NAMES.index(who)
         return [one for one in self.disputes if one.split("-")[place] == digest]
 
-    async def _found(self, who: Name, note: str, until: float) -> str | None:
+    async def _found(self, who: Name, note: str, about: str | None, until: float) -> str | None:
         """One that goes on; else one with who is there now; else the last one. Who is told of one
-        that goes on waits for no other: it would be silent there.
+        that goes on waits for no other: it would be silent there. None begins that is about another
+        commitment than a party holds, for the same reason.
         """
         async with self._opening:
             own = self._with(who, note)
             running = [one for one in own if not self.disputes[one].is_over]
             if running:
                 return running[0]
-            self._waiting[who] = (note, until + _PRESENT_SECONDS)
+            self._waiting[who] = (note, about, until + _PRESENT_SECONDS)
             other: Name = "auditor" if who == "trainer" else "trainer"
-            its_note, present = self._waiting.get(other, ("", 0.0))
-            if present < asyncio.get_running_loop().time():
-                return own[-1] if own else None
+            its_note, its_about, present = self._waiting.get(other, ("", None, 0.0))
             notes: dict[Name, str] = {who: note, other: its_note}
+            is_wanted = {about, its_about} <= {None, about_of(notes["trainer"])}
+            if not is_wanted or present < asyncio.get_running_loop().time():
+                told = [one for one in own if about in (None, self.disputes[one].about)]
+                return told[-1] if told else None
             name = name_of(notes)
             if name not in self.disputes:
                 await self._open(name, notes)
@@ -354,7 +362,7 @@ class Docket:
                 clock=self.clock,
             )
 
-        return Dispute(self._folder / (name + _ENDING), seat)
+        return Dispute(self._folder / (name + _ENDING), about_of(notes["trainer"]), seat)
 
     def _require_commitment(self, who: Name, note: str) -> None:
         """Of a dispute with itself both commitments are the party's."""

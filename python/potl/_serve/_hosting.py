@@ -30,6 +30,10 @@ Nonce = Annotated[str, Query(pattern="^[0-9a-f]{64}$", description="Of an answer
 Signature = Annotated[
     str, Query(pattern="^[0-9a-f]{128}$", description="The party's, over what it joins.")
 ]
+About = Annotated[
+    str | None,
+    Query(pattern="^[0-9a-f]{64}$", description="The only commitment of the trainer to dispute."),
+]
 Wait = Annotated[float, Query(ge=0, le=20, description="Seconds that the answer may wait.")]
 After = Annotated[int, Query(ge=0, le=1 << 30, description="Lines that the party has.")]
 Named = Annotated[
@@ -145,17 +149,23 @@ def endpoints(docket: Docket, *, limits: ServeLimits) -> FastAPI:
         openapi_extra=_body("The text of the party's commitment."),
     )
     async def _join(
-        request: Request, who: Who, nonce: Nonce, signature: Signature, wait: Wait = 0
+        request: Request,
+        who: Who,
+        nonce: Nonce,
+        signature: Signature,
+        about: About = None,
+        wait: Wait = 0,
     ) -> Joined:
         dispute, signed = None, bytes.fromhex(nonce)
         body = await read_body(request, _MOST_NOTE, limits)
         try:
             note = body.decode()
-            text = joining(docket.referee.job.id, docket.referee.key.public_key, note, signed)
+            key = docket.referee.key.public_key
+            text = joining(docket.referee.job.id, key, note, signed, about)
             if nonces.knows(signed):
                 docket.keys[who].verify(text, bytes.fromhex(signature))
                 waiting = partial(waits.one, request.scope)
-                dispute = await docket.join(who, note, wait=wait, waiting=waiting)
+                dispute = await docket.join(who, note, about, wait=wait, waiting=waiting)
         except LimitError as error:
             raise HTTPException(503, error.message) from error
         except (UnicodeDecodeError, PotlError) as error:

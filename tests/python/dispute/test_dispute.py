@@ -60,6 +60,8 @@ def operators_of(one: Case, at: int) -> list[Any]:
 def check_evidence(verdict: potl.Verdict, one: Case, path: Path) -> None:
     """Anybody comes to the same verdict, computing or believing."""
     verdict.evidence.write(path)
+    assert verdict.believed == 0  # the referee's own
+    assert not any("believed" in line for line in verdict.lines())
     believed = potl.judge(path, job=one.job)
     assert (believed.winner, believed.why, believed.step) == (
         verdict.winner,
@@ -77,6 +79,7 @@ def test_equal_runs_are_no_dispute(mlp: Case) -> None:
     verdict = potl.dispute(trainer=mlp.honest(), auditor=mlp.auditor(), referee=mlp.referee())
     assert verdict.why == "agreement" and verdict.winner is None
     assert not verdict.trainer_wrong and not verdict.auditor_wrong
+    assert not any("decisions" in line for line in verdict.lines())
 
 
 @pytest.mark.parametrize("liar", ["trainer", "auditor"])
@@ -477,6 +480,6 @@ def test_the_command(mlp: Case, tmp_path: Path) -> None:
     done = run([*command, "--task", "trainer:mlp"])
     assert done.returncode == 1, done.stderr
     assert "the auditor is right: computed again, the value is another one" in done.stdout
-    assert "the referee's decisions were computed again" in done.stdout
+    assert "all decisions of the referee were computed here" in done.stdout
     done = run([*command, *known_keys(verdict, tmp_path), "--json"])
     assert done.returncode == 1 and json.loads(done.stdout)["step"] == at

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import json
+import tracemalloc
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -82,3 +84,32 @@ def test_a_verdict_is_read_where_its_evidence_finds_no_room(
     with pytest.raises(potl.StorageError):
         _dispute._kept(verdict, tmp_path / "evidence.json")
     assert "the auditor is right" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("place", ["keys", "transcript", "a line"])
+def test_a_file_of_many_values_takes_no_more_memory_than_text(
+    place: str, evidence: DisputeEvidence, tmp_path: Path
+) -> None:
+    """Of tiny ones, 256 MiB would be several gigabytes."""
+    path, many = tmp_path / "evidence.json", "[" + "0," * (4 << 20) + "0]"
+    evidence.write(path)
+    assert DisputeEvidence.read(path) == evidence
+    document = json.loads(path.read_text())
+    if place == "keys":
+        document["keys"]["auditor"] = 0
+    elif place == "transcript":
+        document["transcript"] = 0
+    else:
+        document["transcript"] = many + "\n"
+    text = json.dumps(document, separators=(",", ":"), sort_keys=True)
+    if place != "a line":
+        name = "auditor" if place == "keys" else "transcript"
+        text = text.replace(f'"{name}":0', f'"{name}":{many}')
+    path.write_text(text)
+    tracemalloc.start()
+    try:
+        with pytest.raises(potl.MalformedError):
+            DisputeEvidence.read(path)
+        assert tracemalloc.get_traced_memory()[1] < 5 * len(text)
+    finally:
+        tracemalloc.stop()

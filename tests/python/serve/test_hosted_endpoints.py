@@ -18,7 +18,7 @@ from arguing import Case, StillClock
 import potl
 from potl import _core
 from potl._dispute._away import DISPUTES, REFEREE, digest_of, joining, name_of
-from potl._dispute._seat import Seat
+from potl._dispute._seat import Seat, about_of
 from potl._dispute._table import Store
 from potl._serve import _docket, _hosting
 from potl._serve._docket import Docket
@@ -73,17 +73,19 @@ class Room:
         *,
         key: str = "",
         nonce: bytes = b"",
+        about: str | None = None,
         wait: float = 0,
         **changes: Any,
     ) -> httpx.Response:
         note, nonce = note or self.note(who), nonce or self.nonce
         pem = (self.case.folder / f"{key or who}.pem").read_text()
-        text = joining(self.case.job.id, self.case.key("referee"), note, nonce)
+        text = joining(self.case.job.id, self.case.key("referee"), note, nonce, about)
         query = {
             "who": who,
             "nonce": nonce.hex(),
             "signature": _core.SigningKey.from_pem(pem).sign(text).hex(),
             "wait": wait,
+            **({} if about is None else {"about": about}),
             **changes,
         }
         return await self.client.post(DISPUTES, params=query, content=note.encode())
@@ -192,6 +194,40 @@ def test_who_comes_back_to_a_dispute_is_in_no_other_one(
         monkeypatch.setattr(room.docket, "_found", after_the_other)
         assert (await room.join("trainer")).json()["dispute"] == first
         assert list(room.docket.disputes) == [first]
+
+    within(test)
+
+
+def test_no_dispute_begins_about_another_commitment_than_the_auditor_holds(
+    within: Callable[..., None],
+) -> None:
+    """It would lose that by silence, and could be kept from the one that it came for."""
+
+    async def test(room: Room) -> None:
+        held, other = (
+            (room.case.folder / one / "commitment").read_text() for one in ("false", "honest")
+        )
+        about = about_of(held + "another witness\n")
+        for first, then in (("trainer", "auditor"), ("auditor", "trainer")) * 2:
+            for who in (first, then):
+                more = {"about": about} if who == "auditor" else {"note": other}
+                assert (await room.join(who, **more)).json()["dispute"] is None
+        assert not room.docket.disputes
+        # Another one that is over is not the one that it asks for.
+        over = (await room.join("auditor")).json()["dispute"]
+        assert over == name_of({"trainer": other, "auditor": room.note("auditor")})
+        assert (await room.join("auditor", about=about)).json()["dispute"] is None
+        found = (await room.join("trainer")).json()["dispute"]
+        assert found == name_of({"trainer": held, "auditor": room.note("auditor")})
+        # Of one that goes on it is told: it would be silent there.
+        assert (await room.join("auditor", about="0" * 64)).json()["dispute"] == found
+        # What it wants is what it signed.
+        pem = (room.case.folder / "auditor.pem").read_text()
+        text = joining(
+            room.case.job.id, room.case.key("referee"), room.note("auditor"), room.nonce, about
+        )
+        signature = _core.SigningKey.from_pem(pem).sign(text).hex()
+        assert (await room.join("auditor", signature=signature)).status_code == 409
 
     within(test)
 
