@@ -128,11 +128,12 @@ class Ranks:
 
 @contextlib.contextmanager
 def _lost() -> Iterator[None]:
-    """What torch's backends raise where a process is gone."""
+    """What torch's backends raise where a process is gone, or where they have waited too long."""
     try:
         yield
     except RuntimeError as error:
         raise StorageError(
-            f"a process of the group is gone: {str(error).splitlines()[0]}",
-            "see what it printed, and start all of them again: the run goes on where it was kept",
+            f"a process of the group is gone or late: {str(error).splitlines()[0]}",
+            "see what it printed, and start all of them again: the run goes on where it was kept. "
+            "For one that is late, init_process_group(timeout=) sets a longer limit",
         ) from error

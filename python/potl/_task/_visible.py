@@ -28,6 +28,14 @@ def visible(task: Task) -> Iterator[Problem]:
                     remedy="train the plain module on one device; several processes share a step "
                     "with accumulate= and potl.record(group=)",
                 )
+        if "SyncBatchNorm" in kinds:
+            # It talks to the other processes of a group, each of which has its own micro-batches.
+            yield Problem(
+                what="SyncBatchNorm is not supported",
+                where=f"model.{name}" if name else "model",
+                remedy="use BatchNorm1d to BatchNorm3d, which have the same parameters and "
+                "statistics, without convert_sync_batchnorm",
+            )
     tensors = {**dict(task.model.named_parameters()), **dict(task.model.named_buffers())}
     for name, tensor in tensors.items():
         if tensor.device != task.device:

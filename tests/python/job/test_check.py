@@ -608,6 +608,10 @@ PROBLEMS = {
         lambda: tasks.task(FullyShardedDataParallel(tasks.mlp())), "FullyShardedDataParallel",
         "one device",
     ),
+    "SyncBatchNorm": (
+        lambda: tasks.task(tasks.mlp(nn.SyncBatchNorm(6))), "SyncBatchNorm is not",
+        "BatchNorm1d",
+    ),
     "an inner module of FSDP2": (
         lambda: tasks.task(nn.Sequential(Sharded(8, 3))), "FSDPModule", "one device",
     ),
