@@ -87,11 +87,13 @@ result<std::string> referee::decide(const decision& made, std::uint64_t at) {
 std::optional<party> referee::author(bytes_view text) const {
   const result<message> read = parse_message(text, line_limit());
   if (!read || read->run != now_.run() || !read->is_from(now_.known_.key_of(read->from))) return {};
-  for (std::size_t from = 0; from < text_.size();) {
-    const std::size_t end = text_.find('\n', from);
-    const std::string_view line = std::string_view(text_).substr(from, end - from);
+  // The last line first: it is the parent of what is new. Only a party can make it look further.
+  for (std::size_t end = text_.size(); end > 0;) {
+    const std::size_t before = end < 2 ? std::string::npos : text_.rfind('\n', end - 2);
+    const std::size_t from = before == std::string::npos ? 0 : before + 1;
+    const std::string_view line = std::string_view(text_).substr(from, end - 1 - from);
     if (sha256_of(as_bytes_view(line)) == read->parent) return read->from;
-    from = end + 1;
+    end = from;
   }
   return {};
 }
