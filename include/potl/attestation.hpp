@@ -46,9 +46,10 @@ struct attested {
   std::optional<digest> trainer = {};     ///< transcript::job::trainer, who may not be the signer
 };
 
-/// The text of the envelope. usage: `report` is none, or is about no run that could be opened, the
-/// key is that of the report's trainer, or the time is not written as in `attestation`; limit: it
-/// is longer than open_attestation reads.
+/// The text of the envelope. usage: `report` is none, or is about no run that could be opened, it
+/// accepts without a finding that passes or beside one that rejects, the key is that of the
+/// report's trainer, or the time is not written as in `attestation`; limit: it is longer than
+/// open_attestation reads.
 result<std::string> sign_attestation(const json_value& report, const signing_key& key,
                                      std::string_view signed_at);
 

@@ -60,6 +60,10 @@ result<sealing_key> sealing_key::from_pem(std::string_view pem) {
   if (detail::read_public_pem(pem, detail::ed25519)) {
     return detail::bad_pem("a key for encryption, but one for signatures", for_encryption);
   }
+  if (detail::read_private_pem(pem, detail::x25519)) {
+    return detail::bad_pem("a public key, but a secret one",
+                           "name its other half, the *.pub that `potl keygen --encryption` wrote");
+  }
   return detail::bad_pem("an X25519 public key in PEM form", for_encryption);
 }
 
@@ -91,6 +95,10 @@ result<opening_key> opening_key::from_pem(std::string_view pem) {
   if (loaded->key) return opening_key(std::move(loaded));
   if (detail::read_private_pem(pem, detail::ed25519)) {
     return detail::bad_pem("a key that decrypts, but one that signs", for_encryption);
+  }
+  if (detail::read_public_pem(pem, detail::x25519)) {
+    return detail::bad_pem("a secret key, but a public one",
+                           "name its other half, the *.pem that `potl keygen --encryption` wrote");
   }
   return detail::bad_pem("an unencrypted X25519 secret key in PEM form", for_encryption);
 }

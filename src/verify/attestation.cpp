@@ -22,6 +22,7 @@ namespace {
 constexpr std::string_view payload_type = "application/vnd.in-toto+json";
 constexpr std::string_view statement_type = "https://in-toto.io/Statement/v1";
 constexpr std::string_view predicate_type = "https://potl.invalid/attestation/v1";
+constexpr std::string_view report_format = "potl-report-v1";
 constexpr std::size_t max_signatures = 16;
 constexpr const char* other_remedy =
     "pass the one that was verified, or ask to have yours verified";
@@ -42,6 +43,27 @@ struct subjects {
   std::optional<digest> model;
 };
 
+// No verification accepts without a finding that passes, or beside one that rejects: whoever reads
+// an acceptance reads what it rests on.
+status require_reasons(const json_value& report) {
+  const json_value* verdict = report.find("verdict");
+  if (verdict == nullptr || !(*verdict == json_value("accepted"))) return unit{};
+  const json_cursor findings = report.root().at("findings");
+  const std::size_t count = findings.size() ? *findings.size() : 0;
+  const json_value pass("pass"), reject("reject");
+  bool passes = false, rejects = false;
+  for (std::size_t i = 0; i < count; ++i) {
+    const json_value* of = findings.at(i).at("result").get();
+    passes = passes || (of != nullptr && *of == pass);
+    rejects = rejects || (of != nullptr && *of == reject);
+  }
+  if (passes && !rejects) return unit{};
+  return error{errc::usage,
+               rejects ? "the report accepts, and one of its findings rejects"
+                       : "the report accepts, and none of its findings passes",
+               "sign what verify returned, with all of its findings"};
+}
+
 result<subjects> subjects_of(const json_value& report) {
   const json_cursor at = report.root();
   const auto no_report = [](const error& why) {
@@ -49,11 +71,12 @@ result<subjects> subjects_of(const json_value& report) {
   };
   const result<std::string> format = at.string("format");
   if (!format) return no_report(format.why());
-  if (*format != "potl-report-v1") return no_report({errc::malformed, "format is another one", ""});
+  if (*format != report_format) return no_report({errc::malformed, "format is another one", ""});
   if (report.find("job") == nullptr) {
     return error{errc::usage, "the report is about no run that could be opened",
                  "verify again; there is nothing to sign yet"};
   }
+  if (const status told = require_reasons(report); !told) return told.why();
   subjects out;
   const result<digest> job = at.at("job").digest("id");
   if (!job) return no_report(job.why());
@@ -128,7 +151,16 @@ result<std::vector<std::uint8_t>> decoded(std::string text) {
 // The bytes that the key has signed, and no others.
 result<std::vector<std::uint8_t>> signed_payload(bytes_view text, const public_key& signer) {
   const result<json_value> envelope = parse_json(text, envelope_limits);
-  if (!envelope) return malformed(envelope.why().message);
+  if (!envelope) {
+    // A report has more values than an envelope may have, and is what a reader confuses with it.
+    const result<json_value> whole = parse_json(text);
+    const json_value* format = whole ? whole->find("format") : nullptr;
+    if (format != nullptr && *format == json_value(report_format)) {
+      return error{errc::malformed, "this is a report that nobody has signed",
+                   "pass what `potl attestation sign` wrote"};
+    }
+    return malformed(envelope.why().message);
+  }
   const json_cursor at = envelope->root();
   const result<std::string> type = at.string("payloadType"), payload = at.string("payload");
   if (!type) return malformed(type.why().message);

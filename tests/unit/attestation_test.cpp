@@ -45,6 +45,7 @@ struct signed_report {
     return json_value::of(
         {{"format", "potl-report-v1"},
          {"verdict", "accepted"},
+         {"findings", json_value::array{json_value::of({{"result", "pass"}})}},
          {"job", json_value::of({{"id", job.hex()}, {"trainer", trainer.verifier().hex()}})},
          {"commitment", json_value::of({{"root", commitment.hex()}, {"size", 3}})},
          {"model", json_value::of({{"delivered", true}, {"sha256", file.hex()}})}});
@@ -231,6 +232,11 @@ TEST_CASE("nothing is believed that the key has not signed", "[attestation]") {
   CHECK(changed([](auto& one) {
           for (int i = 0; i < 16; ++i) one["signatures"].push_back({{"sig", "AAAA"}});
         }) == errc::malformed);
+  json_value whole = here.report();
+  whole.set("timeline", json_value::array(300));
+  const std::string unsigned_report = canonical_json(whole);
+  const auto named = here.open(unsigned_report, {.model = {}, .job = here.job, .commitment = {}});
+  CHECK(named.why().message == "this is a report that nobody has signed");
   for (const char* const text : {"", "[]", "{}", "null", "{\"payload\":1}"}) {
     CHECK(here.refused(text) == errc::malformed);
   }
@@ -278,6 +284,8 @@ TEST_CASE("a statement whose parts contradict each other is refused", "[attestat
 TEST_CASE("what nobody could read is not signed", "[attestation]") {
   const signed_report here;
   json_value report = here.report(), longer = here.report(), many = json_value::array(1 << 18);
+  report.set("verdict", "inconclusive");
+  longer.set("verdict", "inconclusive");
   report.set("findings", std::move(many));
   CHECK(sign_attestation(report, here.key, moment).why().code == errc::limit);
   json_value::array texts(40, json_value(std::string(200'000, 'x')));
@@ -285,6 +293,29 @@ TEST_CASE("what nobody could read is not signed", "[attestation]") {
   const auto long_one = sign_attestation(longer, here.key, moment);
   REQUIRE(long_one);
   CHECK(here.open(*long_one, {.model = {}, .job = here.job, .commitment = {}}));
+}
+
+TEST_CASE("an acceptance without what it rests on is neither signed nor read", "[attestation]") {
+  const signed_report here;
+  const auto finding = [](const char* what) { return json_value::of({{"result", what}}); };
+  const json_value pass = finding("pass"), note = finding("note"), reject = finding("reject");
+  const json_value::array none, noted{note}, torn{pass, reject};
+  auto payload = payload_of(here.text());
+  for (const auto& [findings, why] : {std::pair{none, "none of its findings passes"},
+                                      std::pair{noted, "none of its findings passes"},
+                                      std::pair{torn, "one of its findings rejects"}}) {
+    json_value report = here.report();
+    report.set("findings", findings);
+    const auto made = sign_attestation(report, here.key, moment);
+    REQUIRE(!made);
+    CHECK(made.why().code == errc::usage);
+    CHECK(made.why().message.find(why) != std::string::npos);
+    // Another program signs it none the less.
+    payload["predicate"]["report"] = nlohmann::json::parse(canonical_json(report));
+    CHECK(here.refused(here.around(payload.dump())) == errc::malformed);
+    report.set("verdict", "rejected");
+    CHECK(sign_attestation(report, here.key, moment));
+  }
 }
 
 TEST_CASE("what is no report of a run is not signed", "[attestation]") {

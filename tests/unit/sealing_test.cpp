@@ -186,11 +186,13 @@ TEST_CASE("keys for encryption survive the way through PEM, and are no keys for 
   const auto signs = potl::signing_key::generate();
   const auto confused = [](const auto& outcome, const char* remedy) {
     REQUIRE(outcome.why().code == errc::malformed);
-    CHECK(outcome.why().message.find(", but one ") != std::string::npos);
+    CHECK(outcome.why().message.find(", but ") != std::string::npos);
     CHECK(outcome.why().remedy.find(remedy) != std::string::npos);
   };
   confused(opening_key::from_pem(signs.to_pem()), "keygen --encryption");
   confused(sealing_key::from_pem(signs.verifier().to_pem()), "keygen --encryption");
+  confused(opening_key::from_pem(sealer.to_pem()), "*.pem");
+  confused(sealing_key::from_pem(moved.to_pem()), "*.pub");
   confused(potl::signing_key::from_pem(moved.to_pem()), "without --encryption");
   confused(potl::public_key::from_pem(sealer.to_pem()), "without --encryption");
   for (const std::string& text : {std::string("potl"), moved.to_pem() + moved.to_pem()}) {

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import re
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, TypeVar
 
@@ -132,8 +133,10 @@ def _lost() -> Iterator[None]:
     try:
         yield
     except RuntimeError as error:
+        # Before what went wrong, gloo puts a line of its own source, and after it good wishes.
+        why = re.sub(r"^\[\S+:\d+\] ", "", str(error).partition("\n")[0]).split(". ")[0]
         raise StorageError(
-            f"a process of the group is gone or late: {str(error).splitlines()[0]}",
+            f"a process of the group is gone or late: {why}",
             "see what it printed, and start all of them again: the run goes on where it was kept. "
             "For one that is late, init_process_group(timeout=) sets a longer limit",
         ) from error

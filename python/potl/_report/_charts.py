@@ -289,8 +289,7 @@ def _timeline_text(
         lost = points[-1][1] is None
         end = "is not finite in the end" if lost else f"ends at {number(finite[-1])}"
         text += f" The loss starts at {number(finite[0])} and {end}."
-    made = "1 replay was" if len(replays) == 1 else f"{len(replays)} replays were"
-    return f"{text} {made} made; {outcome_of(replays)}."
+    return f"{text} {counted(len(replays), 'replay')}: {outcome_of(replays)}."
 
 
 def _picture(

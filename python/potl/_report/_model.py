@@ -287,6 +287,8 @@ def outcome_of(replays: Sequence[ReplayRow]) -> str:
         return "it fits" if len(replays) == 1 else f"all {number(len(replays))} fit"
     if len(replays) == 1:
         return "it does not fit" if bad else "it could not be judged"
+    if unjudged == len(replays):
+        return "none could be judged"
     parts = [f"{number(len(replays) - bad - unjudged)} of {number(len(replays))} fit"]
     parts += [f"{number(bad)} {'does' if bad == 1 else 'do'} not"] if bad else []
     parts += [f"{number(unjudged)} could not be judged"] if unjudged else []

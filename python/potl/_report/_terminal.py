@@ -88,7 +88,7 @@ def _summary(document: Mapping[str, object], console: Console) -> None:
         worst = f"; the farthest is at {percent(ratio)} of its tolerance" if ratio else ""
         if all(row.equal for row in replays):
             worst = ", each bit for bit equal"
-        line("replayed", f"{counted(len(replays), 'segment')}, {outcome_of(replays)}{worst}")
+        line("replays", f"{counted(len(replays), 'segment')}, {outcome_of(replays)}{worst}")
     quoted = shown_strength(document)
     for row in quoted:
         line("strength", row.sentence)

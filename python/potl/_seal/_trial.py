@@ -88,7 +88,11 @@ def _tried(tree: str, own: str, task: str) -> _Lack | None:
         name = ".".join(filter(None, (error.name, inner and inner[1])))
         return _Lack(_shown(error, tree), name.replace(".", "/"))
     except FileNotFoundError as error:
-        path = os.path.realpath(os.fsdecode(error.filename or b"."))
+        if error.filename is None:  # numpy.loadtxt looks before it opens, and says it in words
+            what = _shown(error, tree)
+            words = (word.strip("'\":,;.") for word in what.split())
+            return _Lack(what, next((one for one in words if _lies(own, one)), ""))
+        path = os.path.realpath(os.fsdecode(error.filename))
         return _Lack(f"there is no file {path.removeprefix(tree + os.sep)}", _inside(tree, path))
     except (Exception, SystemExit) as error:
         return _Lack(_shown(error, tree))
@@ -110,6 +114,12 @@ def _tried(tree: str, own: str, task: str) -> _Lack | None:
 
 def _shown(error: BaseException, tree: str) -> str:
     return f"{type(error).__name__}: {error}".replace(tree + os.sep, "")
+
+
+def _lies(own: str, name: str) -> bool:
+    """Whether a name is that of a file in the client's folder."""
+    path = os.path.realpath(own + os.sep + name)
+    return _inside(own, path) == name and os.access(path, os.F_OK)
 
 
 def _inside(folder: str, path: str) -> str:

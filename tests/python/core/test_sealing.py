@@ -55,3 +55,11 @@ def test_a_key_for_signatures_is_told_from_one_for_encryption() -> None:
         _core.SigningKey.from_pem(opens.to_pem())
     with pytest.raises(potl.MalformedError, match=r"but one for encryption.*without"):
         _core.PublicKey.from_pem(opens.public_key.to_pem())
+
+
+def test_the_wrong_half_of_a_pair_is_told_with_the_name_of_the_other() -> None:
+    opens = _core.OpeningKey.generate()
+    with pytest.raises(potl.MalformedError, match=r"but a public one.*\*\.pem that"):
+        _core.OpeningKey.from_pem(opens.public_key.to_pem())
+    with pytest.raises(potl.MalformedError, match=r"but a secret one.*\*\.pub that"):
+        _core.SealingKey.from_pem(opens.to_pem())

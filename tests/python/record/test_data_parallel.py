@@ -63,6 +63,7 @@ def test_goes_on_where_a_process_died(trained, tmp_path):
     for rank in (0, 2):
         kind, text = found[rank]
         assert kind == "StorageError" and "a process of the group is gone or late" in text
+        assert "gloo" not in text and text.isascii()
     rank_runs.together("resumed", tmp_path)
     found = potl.diff(trained / "accumulated ord32.alone", tmp_path / "run")
     assert found.same and found.compared == 12, found

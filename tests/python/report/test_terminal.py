@@ -124,9 +124,18 @@ def test_what_rejects_for_one_reason_stays_apart(reports: Reports) -> None:
 def test_one_replayed_segment_is_no_plural(reports: Reports) -> None:
     report = reports["accepted"]
     del report["replays"][1:]
-    assert "replayed  1 segment, it fits" in printed(report, width=200)
+    assert "replays   1 segment, it fits" in printed(report, width=200)
     report["replays"][0].update(fits=False, equal=False, ratio=0.0)
-    assert "replayed  1 segment, it does not fit\n" in printed(report, width=200)
+    assert "replays   1 segment, it does not fit\n" in printed(report, width=200)
+
+
+def test_replays_that_were_not_made_are_not_counted_as_misfits(reports: Reports) -> None:
+    report = reports["accepted"]
+    for one in report["replays"]:
+        one.update(status="verifier_error", fits=False, equal=False, ratio=None)
+    assert f"replays   {len(report['replays'])} segments, none could be judged\n" in printed(
+        report, width=200
+    )
 
 
 def test_a_report_without_random_replays_has_no_probabilities(reports: Reports) -> None:

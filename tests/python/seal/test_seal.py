@@ -236,6 +236,13 @@ LACKS = {
         {"trainer": TRAINER.replace("data/train.npz", "data/none")},
         r"there is no file data/none \(name what the task needs .* with --with\)",
     ),
+    "a file that a message names": (
+        {
+            "without": "data/train.npz",
+            "trainer": "import numpy\nnumpy.loadtxt('data/train.npz')\n" + TRAINER,
+        },
+        r"FileNotFoundError: data/train.npz not found. \(add --with data/train.npz\)",
+    ),
     "its code": ({"model": MODEL + "    x = 1\n"}, "the source code of Net is not the agreed one"),
     "an error": ({"model": "1 / 0"}, "ZeroDivisionError: division by zero"),
     "an exit": ({"model": "import sys; sys.exit(0)"}, "SystemExit: 0"),
