@@ -84,7 +84,8 @@ def command(
         @functools.wraps(function)
         def run(*args: object, json: bool, debug: bool, **options: object) -> int:
             def work() -> Result:
-                _require_job(options.get("job"))
+                if not options.get("data_parallel"):  # of its processes only the first has it
+                    _require_job(options.get("job"))
                 return function(*args, **options)
 
             return perform(work, json=json, debug=debug)

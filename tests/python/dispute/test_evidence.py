@@ -184,7 +184,8 @@ def test_descriptions_that_no_leaf_is_bound_to_prove_nothing(case: Case) -> None
             ruling = isinstance(made, _core.DisputeRuling)
             return other_ruling(made, operators=operators) if ruling else made
 
-        verdict = case.dispute(PRODUCT, forged(case, change))
+        made = case.dispute(PRODUCT, forged(case, change))
+        verdict = potl.judge(made.evidence, job=case.job)
         assert (verdict.winner, verdict.recomputed) == ("auditor", False)
         assert verdict.believed >= 4
 

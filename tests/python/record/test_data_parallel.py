@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """A training that several processes share has the record of one process."""
 
+import contextlib
 import json
 import os
 import subprocess
 import sys
+from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import programs
@@ -17,6 +20,7 @@ from places import HELPERS
 import potl
 from potl._cli import _cli
 from potl._job._running_statistics import fma
+from potl._record import _data_parallel, _record
 
 # Of torch's own arithmetic, whose moves of running statistics are not potl's.
 ROUNDED = "batch norm stock"
@@ -170,6 +174,21 @@ def test_an_optimizer_without_the_whole_state_is_refused():
 
     (found,) = potl.check(build)
     assert found.remedy == "use the optimizer that it wraps"
+
+
+def test_a_process_that_follows_needs_no_job_file(monkeypatch):
+    """Its machine has the task's code and data alone."""
+
+    @contextlib.contextmanager
+    def launched():
+        yield SimpleNamespace(rank=lambda: 1)
+
+    given = []
+    monkeypatch.setattr(_data_parallel, "launched", launched)
+    monkeypatch.setattr(_record, "record", lambda *_, **options: given.append(options["job"]))
+    run = ["record", "rank_runs:build", "run", "--job", "no.json", "--data-parallel"]
+    assert _cli.run(run) == 0
+    assert given == [Path("no.json")]
 
 
 def test_the_option_needs_a_launcher(tmp_path, capsys):
