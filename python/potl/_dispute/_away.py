@@ -271,7 +271,11 @@ class _Play:
                 calling.heard()
                 return here
             if time.monotonic() > calling.until:
-                raise StorageError(f"the other party did not come to {calling.url}", "")
+                raise StorageError(
+                    f"the other party did not come to {calling.url}"
+                    + ("" if about is None else " with the commitment that you hold"),
+                    "call again once it is there",
+                )
             self._rest_after(began)
 
     def _say(self, name: str, message: str) -> None:

@@ -69,8 +69,8 @@ def test_who_comes_again_is_told_what_was_decided(
     assert auditors(case, hosted.url, keys={}).unknown_keys == ()  # the trainer's is the job's
     about, other = case.folder / "false/commitment", case.folder / "honest/commitment"
     assert auditors(case, hosted.url, commitment=about).holds_commitment
-    with pytest.raises(potl.MismatchError, match="another one than you hold"):
-        auditors(case, hosted.url, commitment=other)
+    with pytest.raises(potl.StorageError, match="with the commitment that you hold"):
+        auditors(case, potl.Remote(hosted.url, timeout=2), commitment=other, timeout=0)
 
 
 def test_a_token_is_wanted(case: Case) -> None:
