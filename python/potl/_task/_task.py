@@ -24,10 +24,11 @@ if torch.distributed.is_available():
     from torch.distributed import GroupMember
 
     _world, GroupMember.WORLD = GroupMember.WORLD, None
-    import torch.distributed.nn.functional
-
-    GroupMember.WORLD = _world
-    del _world
+    try:
+        import torch.distributed.nn.functional
+    finally:
+        GroupMember.WORLD = _world
+        del _world
 
 # How far, as a share of it, a loss may be off by rounding: the default threshold of
 # ReduceLROnPlateau. Beyond it, as in half precision, schedulers are told the replay's.
