@@ -11,6 +11,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -63,7 +64,7 @@ def test_a_lie_is_found_as_in_one_program(case: Case, verdict: potl.Verdict) -> 
 
 
 def test_who_comes_again_is_told_what_was_decided(
-    case: Case, hosted: Served, verdict: potl.Verdict
+    case: Case, hosted: Served, verdict: potl.Verdict, tmp_path: Path
 ) -> None:
     assert auditors(case, hosted.url).evidence == verdict.evidence
     assert auditors(case, hosted.url, keys={}).unknown_keys == ()  # the trainer's is the job's
@@ -71,6 +72,10 @@ def test_who_comes_again_is_told_what_was_decided(
     assert auditors(case, hosted.url, commitment=about).holds_commitment
     with pytest.raises(potl.StorageError, match="with the commitment that you hold"):
         auditors(case, potl.Remote(hosted.url, timeout=2), commitment=other, timeout=0)
+    kept = tmp_path / "transcript"
+    kept.write_text(verdict.evidence.transcript)
+    with pytest.raises(potl.MismatchError, match="another one than you hold"):
+        auditors(case, hosted.url, commitment=other, transcript=kept)
 
 
 def test_a_token_is_wanted(case: Case) -> None:
