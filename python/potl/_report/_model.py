@@ -200,11 +200,12 @@ def findings_of(document: Mapping[str, object]) -> list[FindingRow]:
 
 def grouped(rows: Sequence[FindingRow], *, least: int = 4) -> list[list[FindingRow]]:
     """Findings that say the same of several places together, when there are at least `least`:
-    what passes one rule of a check, and what one trouble kept from being judged. What rejects
-    stays apart."""
+    what passes one rule of a check, and what one trouble kept from being judged, with the notes
+    of what was not replayed. What rejects stays apart."""
 
     def key_of(row: FindingRow) -> tuple[object, ...]:
-        said = {"pass": row.rule, "inconclusive": row.trouble}.get(row.result)
+        unjudged = dict(row.details).get("status", "ok") != "ok"
+        said = {"pass": row.rule, "inconclusive": row.trouble, "note": unjudged}.get(row.result)
         return (row.check, row.rule, row.result, row.trouble) if said else (id(row),)
 
     groups: dict[tuple[object, ...], list[FindingRow]] = {}

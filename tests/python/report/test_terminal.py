@@ -62,7 +62,18 @@ def test_what_could_not_be_judged_for_one_reason_is_one_line(reports: Reports) -
         {**unjudged, "reason": f"segment {at} {why}", "details": {"trouble": trouble}}
         for at in range(5)
     ] + [{**unjudged, "reason": f"step {at}: {trouble}"} for at in range(5)]
+    note = {"check": "replay", "rule": "replay.parameters", "result": "note"}
+    report["findings"] += [
+        {**note, "reason": f"place {at}: not replayed", "details": {"status": "verifier_error"}}
+        for at in range(5)
+    ] + [
+        {**note, "reason": f"place {at} is another state", "details": {"status": "ok"}}
+        for at in range(5)
+    ]
     text = printed(report, width=200)
+    assert "place 0: not replayed (and 4 more)" in text
+    assert "place 1: not" not in text
+    assert all(f"place {at} is another state" in text for at in range(5))
     assert f"segment 0 {why} (and 4 more)" in text
     assert "segment 1" not in text
     assert all(f"step {at}: {trouble}" in text for at in range(5))
