@@ -5,7 +5,6 @@ inconclusive.
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
@@ -16,7 +15,6 @@ from potl import Replay, Task, _core, verify
 from potl._attacks import Forgery, Scene, _tasks as tasks
 from potl._job._session import Session
 
-FULL = os.environ.get("POTL_FULL") == "1"
 KINDS = ("plain", "momentum", "adam")
 
 
@@ -136,28 +134,3 @@ def test_a_resumed_run_is_accepted(stop: int, tmp_path: Path) -> None:
         recorder.close()
     report = scene.verify(Forgery(run=path, commitment=scene.commit(path)))
     assert report.verdict == "accepted", report.sentence
-
-
-@pytest.mark.skipif(not FULL, reason="3,000 verifications take long: make test-full")
-def test_alarms_on_three_thousand_honest_verifications(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    alarms: list[str] = []
-    total = 3000
-    runs = 30
-    for seed in range(runs):
-        scene = Scene(
-            tmp_path / str(seed),
-            getattr(tasks, KINDS[seed % 3]),
-            seed=seed,
-            checkpoint_every=4,
-        )
-        for _ in range(total // runs):
-            report = scene.verify(scene.honest)
-            if report.verdict != "accepted":
-                alarms.append(report.sentence)
-    assert not alarms, f"{len(alarms)} alarms in {total} honest verifications: {alarms[:3]}"
-    # Clopper and Pearson's interval for no alarms at all.
-    bound = 1 - 0.025 ** (1 / total)
-    with capsys.disabled():
-        print(f"\n0 alarms in {total} honest verifications; 95 % interval [0, {bound:.2g}]")
