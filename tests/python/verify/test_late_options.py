@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 import torch
 from lawful import net, task
+from verifying import judged
 
 import potl
 from potl import Task, _core
@@ -79,14 +80,7 @@ def honest() -> Iterator[None]:
 def verified(
     run: potl.Run, job: potl.Job, samples: int = 7, by: Callable[[], Task] = build
 ) -> potl.Report:
-    return potl.verify(
-        run,
-        job=job,
-        commitment=run.commit(),
-        task=by,
-        checks=[potl.PEV(fraction=0.5), potl.Replay(samples=samples)],
-        ledger=None,
-    )
+    return judged(run, job, by, potl.PEV(fraction=0.5), potl.Replay(samples=samples))
 
 
 def test_an_option_that_first_moves_late_is_accepted(
