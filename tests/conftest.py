@@ -14,6 +14,7 @@ import gc
 import importlib.util
 import os
 import sys
+from collections.abc import Callable, Iterator
 from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 
@@ -84,6 +85,16 @@ if os.environ.get("POTL_HOOKS") == "1":
     load_hooks()
 else:
     offer_hooks()
+
+
+@pytest.fixture
+def set_threads() -> Iterator[Callable[[int], None]]:
+    """torch.set_num_threads, until the test ends."""
+    import torch
+
+    before = torch.get_num_threads()
+    yield torch.set_num_threads
+    torch.set_num_threads(before)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -20,6 +20,10 @@ struct bound_member {
 template <class Owner, class Value>
 bound_member(const char*, Value Owner::*) -> bound_member<Owner, Value>;
 
+/// A member that has the same name in Python.
+#define POTL_MEMBER(owner, name) \
+  ::potl::python::bound_member { #name, &owner::name }
+
 /// Fields that are not named keep their initialisers. Readers in other processes get them by
 /// pickling, which holds no code.
 template <class Owner, class... Values>

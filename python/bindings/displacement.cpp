@@ -45,10 +45,9 @@ displacement_plan plan_of(const py::buffer& responses, double probability, doubl
 }  // namespace
 
 void bind_displacement(py::module_& module) {
-  bind_value<certificate>(
-      module, "DisplacementCertificate", bound_member{"probability", &certificate::probability},
-      bound_member{"displacement", &certificate::displacement},
-      bound_member{"leak", &certificate::leak}, bound_member{"clipped", &certificate::clipped})
+  bind_value<certificate>(module, "DisplacementCertificate", POTL_MEMBER(certificate, probability),
+                          POTL_MEMBER(certificate, displacement), POTL_MEMBER(certificate, leak),
+                          POTL_MEMBER(certificate, clipped))
       .def_property_readonly("sentence", &certificate::sentence)
       .doc() =
       "What a plan guarantees, against workers that adapt too. It bounds what is injected.";

@@ -33,100 +33,74 @@ void describe_request(py::class_<Request> type) {
 void bind_distances(py::module_& module) {
   using tensor = tensor_distance;
   using group = group_distance;
-  bind_value<tensor>(module, "TensorDistance", bound_member{"path", &tensor::path},
-                     bound_member{"count", &tensor::count}, bound_member{"l2", &tensor::l2},
-                     bound_member{"excess", &tensor::excess},
-                     bound_member{"rounding", &tensor::rounding},
-                     bound_member{"update_l2", &tensor::update_l2},
-                     bound_member{"replayed_update_l2", &tensor::replayed_update_l2},
-                     bound_member{"rounding_only", &tensor::rounding_only},
-                     bound_member{"judged", &tensor::judged});
-  bind_value<group>(
-      module, "GroupDistance", bound_member{"group", &group::group}, bound_member{"l1", &group::l1},
-      bound_member{"l2", &group::l2}, bound_member{"linf", &group::linf},
-      bound_member{"cosine", &group::cosine}, bound_member{"update_l2", &group::update_l2},
-      bound_member{"replayed_update_l2", &group::replayed_update_l2},
-      bound_member{"weight_l2", &group::weight_l2}, bound_member{"finite", &group::finite},
-      bound_member{"structure_equal", &group::structure_equal},
-      bound_member{"excess_l2", &group::excess_l2},
-      bound_member{"rounding_l2", &group::rounding_l2}, bound_member{"count", &group::count},
-      bound_member{"tensors", &group::tensors},
-      bound_member{"worst_relative", &group::worst_relative},
-      bound_member{"worst_tensor", &group::worst_tensor});
+  bind_value<tensor>(module, "TensorDistance", POTL_MEMBER(tensor, path),
+                     POTL_MEMBER(tensor, count), POTL_MEMBER(tensor, l2),
+                     POTL_MEMBER(tensor, excess), POTL_MEMBER(tensor, rounding),
+                     POTL_MEMBER(tensor, update_l2), POTL_MEMBER(tensor, replayed_update_l2),
+                     POTL_MEMBER(tensor, rounding_only), POTL_MEMBER(tensor, judged));
+  bind_value<group>(module, "GroupDistance", POTL_MEMBER(group, group), POTL_MEMBER(group, l1),
+                    POTL_MEMBER(group, l2), POTL_MEMBER(group, linf), POTL_MEMBER(group, cosine),
+                    POTL_MEMBER(group, update_l2), POTL_MEMBER(group, replayed_update_l2),
+                    POTL_MEMBER(group, weight_l2), POTL_MEMBER(group, finite),
+                    POTL_MEMBER(group, structure_equal), POTL_MEMBER(group, excess_l2),
+                    POTL_MEMBER(group, rounding_l2), POTL_MEMBER(group, count),
+                    POTL_MEMBER(group, tensors), POTL_MEMBER(group, worst_relative),
+                    POTL_MEMBER(group, worst_tensor));
 }
 
 void bind_requests(py::module_& module) {
   using segment = segment_request;
   using loss = loss_request;
   using subset = subset_loss_request;
-  describe_request(
-      bind_value<segment>(module, "SegmentRequest", bound_member{"start", &segment::start},
-                          bound_member{"end", &segment::end}, bound_member{"why", &segment::why},
-                          bound_member{"branch", &segment::branch},
-                          bound_member{"start_branch", &segment::start_branch},
-                          bound_member{"superseded", &segment::superseded},
-                          bound_member{"noise_repeats", &segment::noise_repeats},
-                          bound_member{"noise_if_equal", &segment::noise_if_equal},
-                          bound_member{"rough_repeats", &segment::rough_repeats}));
-  describe_request(bind_value<loss>(module, "LossRequest", bound_member{"step", &loss::step},
-                                    bound_member{"noise_repeats", &loss::noise_repeats},
-                                    bound_member{"loss_floor", &loss::loss_floor}));
-  describe_request(bind_value<subset>(module, "SubsetLossRequest",
-                                      bound_member{"step", &subset::step},
-                                      bound_member{"sample_ids", &subset::sample_ids}));
+  describe_request(bind_value<segment>(
+      module, "SegmentRequest", POTL_MEMBER(segment, start), POTL_MEMBER(segment, end),
+      POTL_MEMBER(segment, why), POTL_MEMBER(segment, branch), POTL_MEMBER(segment, start_branch),
+      POTL_MEMBER(segment, superseded), POTL_MEMBER(segment, noise_repeats),
+      POTL_MEMBER(segment, noise_if_equal), POTL_MEMBER(segment, rough_repeats)));
+  describe_request(bind_value<loss>(module, "LossRequest", POTL_MEMBER(loss, step),
+                                    POTL_MEMBER(loss, noise_repeats),
+                                    POTL_MEMBER(loss, loss_floor)));
+  describe_request(bind_value<subset>(module, "SubsetLossRequest", POTL_MEMBER(subset, step),
+                                      POTL_MEMBER(subset, sample_ids)));
 }
 
 void bind_measurements(py::module_& module) {
   using rejection = rounding_rejection;
   using summary = rounding_summary;
-  bind_value<rejection>(module, "RoundingRejection", bound_member{"step", &rejection::step},
-                        bound_member{"fault", &rejection::fault},
-                        bound_member{"message", &rejection::message},
-                        bound_member{"proof", &rejection::proof});
-  bind_value<summary>(module, "RoundingSummary", bound_member{"values", &summary::values},
-                      bound_member{"entries", &summary::entries},
-                      bound_member{"corrections", &summary::corrections},
-                      bound_member{"rejected", &summary::rejected},
-                      bound_member{"moved_l2", &summary::moved_l2},
-                      bound_member{"reachable_l2", &summary::reachable_l2},
-                      bound_member{"rejections", &summary::rejections})
+  bind_value<rejection>(module, "RoundingRejection", POTL_MEMBER(rejection, step),
+                        POTL_MEMBER(rejection, fault), POTL_MEMBER(rejection, message),
+                        POTL_MEMBER(rejection, proof));
+  bind_value<summary>(module, "RoundingSummary", POTL_MEMBER(summary, values),
+                      POTL_MEMBER(summary, entries), POTL_MEMBER(summary, corrections),
+                      POTL_MEMBER(summary, rejected), POTL_MEMBER(summary, moved_l2),
+                      POTL_MEMBER(summary, reachable_l2), POTL_MEMBER(summary, rejections))
       .def(
           "add", [](summary& self, const py::dict& audit) { add(self, audit_of(audit)); },
           py::arg("audit"));
   using segment = segment_measurement;
   bind_value<segment>(
-      module, "SegmentMeasurement", bound_member{"request", &segment::request},
-      bound_member{"status", &segment::status}, bound_member{"message", &segment::message},
-      bound_member{"not_finite", &segment::not_finite},
-      bound_member{"digest_equal", &segment::digest_equal},
-      bound_member{"first_differing_step", &segment::first_differing_step},
-      bound_member{"first_differing_operator", &segment::first_differing_operator},
-      bound_member{"rounding", &segment::rounding}, bound_member{"losses", &segment::losses},
-      bound_member{"rates", &segment::rates}, bound_member{"skipped", &segment::skipped},
-      bound_member{"finite", &segment::finite}, bound_member{"distances", &segment::distances},
-      bound_member{"noise", &segment::noise},
-      bound_member{"other_arithmetic", &segment::other_arithmetic},
-      bound_member{"noise_losses", &segment::noise_losses}, bound_member{"rough", &segment::rough},
-      bound_member{"rough_losses", &segment::rough_losses},
-      bound_member{"repeat_skipped", &segment::repeat_skipped},
-      bound_member{"gradient_norm_mean", &segment::gradient_norm_mean},
-      bound_member{"load_seconds", &segment::load_seconds},
-      bound_member{"replay_seconds", &segment::replay_seconds},
-      bound_member{"noise_seconds", &segment::noise_seconds})
+      module, "SegmentMeasurement", POTL_MEMBER(segment, request), POTL_MEMBER(segment, status),
+      POTL_MEMBER(segment, message), POTL_MEMBER(segment, not_finite),
+      POTL_MEMBER(segment, digest_equal), POTL_MEMBER(segment, first_differing_step),
+      POTL_MEMBER(segment, first_differing_operator), POTL_MEMBER(segment, rounding),
+      POTL_MEMBER(segment, losses), POTL_MEMBER(segment, rates), POTL_MEMBER(segment, skipped),
+      POTL_MEMBER(segment, finite), POTL_MEMBER(segment, distances), POTL_MEMBER(segment, noise),
+      POTL_MEMBER(segment, other_arithmetic), POTL_MEMBER(segment, noise_losses),
+      POTL_MEMBER(segment, rough), POTL_MEMBER(segment, rough_losses),
+      POTL_MEMBER(segment, repeat_skipped), POTL_MEMBER(segment, gradient_norm_mean),
+      POTL_MEMBER(segment, load_seconds), POTL_MEMBER(segment, replay_seconds),
+      POTL_MEMBER(segment, noise_seconds))
       .def_property_readonly("spent", &segment::spent);
   using loss = loss_measurement;
-  bind_value<loss>(module, "LossMeasurement", bound_member{"request", &loss::request},
-                   bound_member{"status", &loss::status}, bound_member{"message", &loss::message},
-                   bound_member{"not_finite", &loss::not_finite}, bound_member{"loss", &loss::loss},
-                   bound_member{"noise", &loss::noise}, bound_member{"seconds", &loss::seconds})
+  bind_value<loss>(module, "LossMeasurement", POTL_MEMBER(loss, request), POTL_MEMBER(loss, status),
+                   POTL_MEMBER(loss, message), POTL_MEMBER(loss, not_finite),
+                   POTL_MEMBER(loss, loss), POTL_MEMBER(loss, noise), POTL_MEMBER(loss, seconds))
       .def_property_readonly("spent", &loss::spent);
   using subset = subset_loss_measurement;
-  bind_value<subset>(
-      module, "SubsetLossMeasurement", bound_member{"request", &subset::request},
-      bound_member{"status", &subset::status}, bound_member{"message", &subset::message},
-      bound_member{"not_finite", &subset::not_finite}, bound_member{"mean", &subset::mean},
-      bound_member{"standard_deviation", &subset::standard_deviation},
-      bound_member{"seconds", &subset::seconds})
+  bind_value<subset>(module, "SubsetLossMeasurement", POTL_MEMBER(subset, request),
+                     POTL_MEMBER(subset, status), POTL_MEMBER(subset, message),
+                     POTL_MEMBER(subset, not_finite), POTL_MEMBER(subset, mean),
+                     POTL_MEMBER(subset, standard_deviation), POTL_MEMBER(subset, seconds))
       .def_property_readonly("spent", &subset::spent);
   using own = python_measurement;
   py::class_<own> own_type(module, "Measurement", py::module_local());
@@ -181,15 +155,12 @@ details details_of(const py::dict& from) {
 }
 
 void bind_findings(py::module_& module) {
-  bind_value<finding>(
-      module, "Finding", bound_member{"check", &finding::check},
-      bound_member{"rule", &finding::rule}, bound_member{"result", &finding::result},
-      bound_member{"reason", &finding::reason}, bound_member{"first_step", &finding::first_step},
-      bound_member{"last_step", &finding::last_step},
-      bound_member{"statistic", &finding::statistic},
-      bound_member{"threshold", &finding::threshold},
-      bound_member{"error_probability", &finding::error_probability},
-      bound_member{"facts", &finding::details})
+  bind_value<finding>(module, "Finding", POTL_MEMBER(finding, check), POTL_MEMBER(finding, rule),
+                      POTL_MEMBER(finding, result), POTL_MEMBER(finding, reason),
+                      POTL_MEMBER(finding, first_step), POTL_MEMBER(finding, last_step),
+                      POTL_MEMBER(finding, statistic), POTL_MEMBER(finding, threshold),
+                      POTL_MEMBER(finding, error_probability),
+                      bound_member{"facts", &finding::details})
       .def_property(
           "details",
           [](const finding& self) {

@@ -12,6 +12,7 @@ import hashlib
 from pathlib import Path
 
 import pytest
+from transcript_helpers import rejected_by
 
 pytest.importorskip("sklearn")
 
@@ -108,7 +109,7 @@ def test_an_early_stop_that_is_not_drawn_falls_to_the_extra_task(
     assert scene.verify(early).verdict == "accepted"  # nobody asks the model
     report = scene.verify(early, checks=checks(scene))
     assert report.verdict == "rejected", report.sentence
-    rejecting = {one.rule for one in report.findings if one.result == "reject"}
+    rejecting = rejected_by(report.findings)
     assert rejecting == {"extra_task.hits", "extra_task.control"}
 
 

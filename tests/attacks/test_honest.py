@@ -5,18 +5,18 @@ inconclusive.
 
 from __future__ import annotations
 
-import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
 from torch import nn
+from verifying import judged
 
-from potl import Replay, Task, _core, verify
+from potl import Replay, Task, _core
 from potl._attacks import Forgery, Scene, _tasks as tasks
 from potl._job._session import Session
 
-FULL = os.environ.get("POTL_FULL") == "1"
 KINDS = ("plain", "momentum", "adam")
 
 
@@ -52,39 +52,28 @@ def test_an_honest_run_is_accepted_under_any_seed(seed: int, tmp_path: Path) -> 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(("recorded", "verified"), [(1, 2), (2, 1)])
 def test_thread_counts_of_trainer_and_verifier_may_differ(
-    kind: str, recorded: int, verified: int, tmp_path: Path
+    kind: str, recorded: int, verified: int, tmp_path: Path, set_threads: Callable[[int], None]
 ) -> None:
-    before = torch.get_num_threads()
     scene = Scene(tmp_path, getattr(tasks, kind), checkpoint_every=4)
-    try:
-        torch.set_num_threads(recorded)
-        honest = scene.honest
-        torch.set_num_threads(verified)
-        report = scene.verify(honest)
-    finally:
-        torch.set_num_threads(before)
+    set_threads(recorded)
+    honest = scene.honest
+    set_threads(verified)
+    report = scene.verify(honest)
     assert report.verdict == "accepted", report.sentence
 
 
-def test_an_honest_run_in_which_rounding_grows_beyond_the_cap_is_no_cheat(tmp_path: Path) -> None:
+def test_an_honest_run_in_which_rounding_grows_beyond_the_cap_is_no_cheat(
+    tmp_path: Path, set_threads: Callable[[int], None]
+) -> None:
     """Neither trainer nor verifier can do better here: that is inconclusive, with the remedy."""
-    before = torch.get_num_threads()
     scene = Scene(tmp_path, convolutional, checkpoint_every=8)
     scene.job = scene.job.replace(tolerance_cap=1e-12)
-    try:
-        torch.set_num_threads(2)
-        honest = scene.honest
-        torch.set_num_threads(1)
-        report = verify(
-            honest.run,
-            job=scene.job,
-            commitment=honest.commitment,
-            task=convolutional,
-            checks=[Replay(samples=12)],
-            ledger=None,
-        )
-    finally:
-        torch.set_num_threads(before)
+    set_threads(2)
+    honest = scene.honest
+    set_threads(1)
+    report = judged(
+        honest.run, scene.job, convolutional, Replay(samples=12), commitment=honest.commitment
+    )
     assert not all(one["equal"] for one in report.document["replays"]), "the threads did not matter"
     assert report.verdict == "inconclusive", report.sentence
     assert "shorter segments" in report.sentence
@@ -136,28 +125,3 @@ def test_a_resumed_run_is_accepted(stop: int, tmp_path: Path) -> None:
         recorder.close()
     report = scene.verify(Forgery(run=path, commitment=scene.commit(path)))
     assert report.verdict == "accepted", report.sentence
-
-
-@pytest.mark.skipif(not FULL, reason="3,000 verifications take long: make test-full")
-def test_alarms_on_three_thousand_honest_verifications(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    alarms: list[str] = []
-    total = 3000
-    runs = 30
-    for seed in range(runs):
-        scene = Scene(
-            tmp_path / str(seed),
-            getattr(tasks, KINDS[seed % 3]),
-            seed=seed,
-            checkpoint_every=4,
-        )
-        for _ in range(total // runs):
-            report = scene.verify(scene.honest)
-            if report.verdict != "accepted":
-                alarms.append(report.sentence)
-    assert not alarms, f"{len(alarms)} alarms in {total} honest verifications: {alarms[:3]}"
-    # Clopper and Pearson's interval for no alarms at all.
-    bound = 1 - 0.025 ** (1 / total)
-    with capsys.disabled():
-        print(f"\n0 alarms in {total} honest verifications; 95 % interval [0, {bound:.2g}]")

@@ -52,15 +52,21 @@ def built(prefix: Path) -> Path:
     return out
 
 
-@pytest.fixture
-def rehearse(built: Path, tmp_path: Path) -> Callable[..., "subprocess.CompletedProcess[str]"]:
-    """Runs tests/install/libtorch/rehearsal.cpp in tmp_path."""
+@pytest.fixture(scope="session")
+def programs(built: Path) -> Path:
+    """The same, with the programs that compute by potl's operators."""
     if not (built / "exact_programs").exists():
         pytest.skip("the C++ build has no operators for torch: POTL_BUILD_PYTHON or _TORCH is off")
+    return built
+
+
+@pytest.fixture
+def rehearse(programs: Path, tmp_path: Path) -> Callable[..., "subprocess.CompletedProcess[str]"]:
+    """Runs tests/install/libtorch/rehearsal.cpp in tmp_path."""
 
     def rehearse(**told: object) -> "subprocess.CompletedProcess[str]":
         words = [f"{name}={value}" for name, value in told.items()]
-        return run(built / "exact_programs", "rehearsal", tmp_path / "run", *words)
+        return run(programs / "exact_programs", "rehearsal", tmp_path / "run", *words)
 
     return rehearse
 

@@ -18,13 +18,6 @@ import potl  # noqa: E402
 MODES = ["ord32", "cr32", "xint24", "xint16", "log64"]
 
 
-@pytest.fixture
-def programs(built: Path) -> Path:
-    if not (built / "exact_programs").exists():
-        pytest.skip("the C++ build has no operators for torch: POTL_BUILD_PYTHON or _TORCH is off")
-    return built
-
-
 def test_the_installed_guard(programs: Path) -> None:
     done = run(programs / "exact_programs", "arithmetic_test")
     assert done.returncode == 0, done.stdout + done.stderr

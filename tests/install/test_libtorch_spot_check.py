@@ -18,13 +18,6 @@ from libtorch_build import run, run_well  # noqa: E402
 import potl  # noqa: E402
 
 
-@pytest.fixture(scope="module")
-def programs(built: Path) -> Path:
-    if not (built / "exact_programs").exists():
-        pytest.skip("the C++ build has no operators for torch: POTL_BUILD_PYTHON or _TORCH is off")
-    return built
-
-
 @pytest.fixture
 def place(digits: Path, tmp_path: Path) -> Path:
     (tmp_path / "key").write_bytes(bytes(range(32)))

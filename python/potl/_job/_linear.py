@@ -14,6 +14,7 @@ from torch.optim.swa_utils import AveragedModel
 from .._task._capture import is_torchs, modules_of
 from .._task._schedule import Schedule
 from .._task._task import Task, overrides_step
+from ._steps import parameters_of
 
 
 def is_linear(task: Task, schedule: Schedule) -> bool:
@@ -37,13 +38,7 @@ def is_linear(task: Task, schedule: Schedule) -> bool:
         and all(kept.keys() <= {"momentum_buffer"} for kept in optimizer.state.values())
         for optimizer, changing in zip(task.optimizers, schedule.varying["optimizers"], strict=True)
     )
-    trained = {
-        id(parameter)
-        for optimizer in task.optimizers
-        for group in optimizer.param_groups
-        for parameter in group["params"]
-        if parameter.requires_grad
-    }
+    trained = {id(parameter) for parameter in parameters_of(task) if parameter.requires_grad}
     return plain and all(_keeps_nothing(module, trained) for _, module in modules_of(task.model))
 
 

@@ -6,6 +6,7 @@
 
 #include "checks/builtin.hpp"
 #include "checks/text.hpp"
+#include "core/counted.hpp"
 
 namespace potl::checks {
 namespace {
@@ -18,10 +19,6 @@ statistics::displacement_certificate together(statistics::displacement_certifica
   one.displacement *= count;
   one.leak *= count;
   return one;
-}
-
-std::string plural(std::uint64_t count, const std::string& what) {
-  return text(count) + " " + what + (count == 1 ? "" : "s");
 }
 
 }  // namespace
@@ -65,13 +62,13 @@ std::vector<finding> judge_spot_check(const spot_check_result& session,
     const auto all = together(certificate, stopped_before + 1);
     out.result = outcome::pass;
     out.threshold.reset();
-    out.reason = plural(session.checked, "step") + " of " + text(steps) +
+    out.reason = counted(session.checked, "step") + " of " + text(steps) +
                  " were drawn in secret and computed again, and none was false. " + all.sentence();
     if (session.first_step > 1) {
       out.reason = "from step " + text(session.first_step) + " on, " + out.reason;
     }
     if (stopped_before > 0) {
-      out.reason += " Before that, " + plural(stopped_before, "session") +
+      out.reason += " Before that, " + counted(stopped_before, "session") +
                     " ended at a check; the certificate counts each of them.";
     }
     out.details.emplace_back("probability", all.probability);
@@ -79,7 +76,7 @@ std::vector<finding> judge_spot_check(const spot_check_result& session,
     out.details.emplace_back("leak", all.leak);
     if (!(all.probability > 0)) {
       out.result = outcome::inconclusive;
-      out.reason = plural(stopped_before, "session") +
+      out.reason = counted(stopped_before, "session") +
                    " ended at a check, so that nothing is left of the certificate";
     }
     return {out};

@@ -48,9 +48,7 @@ class gather_run {
     for (std::int64_t k = 0; k < longest; ++k)
       identity_[static_cast<std::size_t>(k)] = k * shape_.vectors * tiles_.lanes;
     for (const phase& one : what.phases) {
-      std::vector<std::int64_t> offsets;
-      for (std::int64_t c = 0; c < what.channels; ++c)
-        for (const tap& t : one.taps) offsets.push_back(window_.offset(c, t));
+      std::vector<std::int64_t> offsets = window_.offsets(one);
       const auto count = static_cast<std::int64_t>(offsets.size());
       terms_ += count;
       if constexpr (wide) {

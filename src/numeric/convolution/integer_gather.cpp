@@ -32,12 +32,7 @@ class scaled_gather {
         window_(what, plan_.images, plan_.d, plan_.h),
         places_(window_.places(plan_)),
         weights_(what.phases.size() * static_cast<std::size_t>(what.groups)) {
-    for (const phase& one : what.phases) {
-      std::vector<std::int64_t> offsets;
-      for (std::int64_t c = 0; c < what.channels; ++c)
-        for (const tap& t : one.taps) offsets.push_back(window_.offset(c, t));
-      offsets_.push_back(std::move(offsets));
-    }
+    for (const phase& one : what.phases) offsets_.push_back(window_.offsets(one));
     threads.run(weights_.size(), [&](std::size_t index) {
       const std::size_t p = index % what.phases.size();
       const auto group = static_cast<std::int64_t>(index / what.phases.size());

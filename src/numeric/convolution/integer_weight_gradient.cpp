@@ -59,8 +59,7 @@ class scaled_weight_gradient {
         dy_window_(from_dy_, plan_.images, plan_.d, plan_.h),
         x_places_(x_window_.places(plan_)),
         dy_places_(dy_window_.places(plan_)) {
-    for (std::int64_t c = 0; c < g.in_channels / g.groups; ++c)
-      for (const tap& t : from_x_.phases[0].taps) column_offsets_.push_back(x_window_.offset(c, t));
+    column_offsets_ = x_window_.offsets(from_x_.phases[0]);
     for (std::int64_t row = 0; row < rows_; ++row)
       row_offsets_.push_back(dy_window_.offset(row, from_dy_.phases[0].taps[0]));
   }

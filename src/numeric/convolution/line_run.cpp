@@ -33,12 +33,7 @@ class line_run {
                 (blocks_.h - 1) * read_.move[1] + 1),
         results_(blocks_.results()),
         staged_(volume(what.write_step) != 1) {
-    for (const phase& one : read_.from.phases) {
-      std::vector<std::int64_t> offsets;
-      for (std::int64_t c = 0; c < what.channels; ++c)
-        for (const tap& t : one.taps) offsets.push_back(window_.offset(c, t));
-      offsets_.push_back(std::move(offsets));
-    }
+    for (const phase& one : read_.from.phases) offsets_.push_back(window_.offsets(one));
   }
 
   void run() {

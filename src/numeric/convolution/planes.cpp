@@ -34,12 +34,7 @@ class planes_run {
         window_(what, 1, 1, high_, true),
         beside_(phases_beside(what)),
         span_((high_ - 1) * window_.line(0, 0, 1) + line_) {
-    for (const phase& one : what.phases) {
-      std::vector<std::int64_t> offsets;
-      for (std::int64_t c = 0; c < what.channels; ++c)
-        for (const tap& t : one.taps) offsets.push_back(window_.offset(c, t));
-      offsets_.push_back(std::move(offsets));
-    }
+    for (const phase& one : what.phases) offsets_.push_back(window_.offsets(one));
   }
 
   void run() {

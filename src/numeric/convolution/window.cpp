@@ -45,6 +45,13 @@ std::int64_t window::offset(std::int64_t channel, const tap& at) const noexcept 
          at.shift[2];
 }
 
+std::vector<std::int64_t> window::offsets(const phase& of) const {
+  std::vector<std::int64_t> all;
+  for (std::int64_t c = 0; c < what_.channels; ++c)
+    for (const tap& t : of.taps) all.push_back(offset(c, t));
+  return all;
+}
+
 std::vector<std::int64_t> window::places(const block_grid& largest) const {
   std::vector<std::int64_t> all;
   all.reserve(static_cast<std::size_t>(largest.results()));

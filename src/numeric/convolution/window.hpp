@@ -37,6 +37,8 @@ class window {
   std::int64_t channel() const noexcept { return channel_; }
 
   std::int64_t offset(std::int64_t channel, const tap& at) const noexcept;
+  /// Of all channels and taps, in the order of a result's terms.
+  std::vector<std::int64_t> offsets(const phase& of) const;
   /// Of grid position (d, h, 0) of an image, counted from the block's first.
   std::int64_t line(std::int64_t image, std::int64_t d, std::int64_t h) const noexcept {
     return image * image_ + d * slice_ + h * pitch_;

@@ -3,10 +3,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <string>
 #include <type_traits>
 
-#include <potl/core/error.hpp>
 #include <potl/numeric/detail/isa.hpp>
 
 #include "../../statistics/quantile_centre.hpp"
@@ -16,12 +14,9 @@
 namespace potl {
 namespace {
 
+using randoms::check;
 using randoms::half_open;
 using randoms::open;
-
-void check(bool fits, const char* what) {
-  if (!fits) throw exception({errc::usage, std::string("random fill: ") + what, ""});
-}
 
 const randoms::kernels& active() {
 #if defined(__x86_64__)

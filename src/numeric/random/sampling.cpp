@@ -5,10 +5,8 @@
 #include <array>
 #include <cmath>
 #include <limits>
-#include <string>
 #include <vector>
 
-#include <potl/core/error.hpp>
 #include <potl/statistics/detail/quantile.hpp>
 
 #include "../special/functions.hpp"
@@ -19,15 +17,12 @@ namespace potl {
 namespace {
 
 using namespace numeric::specials;
+using randoms::check;
 using randoms::half_open;
 using randoms::open;
 
 /// Each try is accepted with more than one half, so that of 2^64 elements not one gets to this end.
 constexpr std::uint64_t most_tries = 64;
-
-void check(bool fits, const char* what) {
-  if (!fits) throw exception({errc::usage, std::string("random fill: ") + what, ""});
-}
 
 /// The two values of an element's try; each try has a stream, so that other elements do not move.
 std::array<std::uint64_t, 2> draw(random_key key, std::uint64_t index, std::uint64_t attempt) {

@@ -28,6 +28,12 @@ inline sizes checked(const reduction_shape& shape) {
           static_cast<std::size_t>(shape.inner)};
 }
 
+/// The same number; of all NaNs the one that kernels store.
+template <class Real>
+Real canonical(Real value) {
+  return value == value ? value : std::numeric_limits<Real>::quiet_NaN();
+}
+
 /// What joins the results of chunks of such terms.
 inline term upper_term(term kind) {
   switch (kind) {

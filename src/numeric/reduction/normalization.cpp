@@ -14,10 +14,6 @@ std::size_t size_of(std::int64_t value) {
   if (value < 0) throw exception({errc::usage, "a shape has a negative size", ""});
   return static_cast<std::size_t>(value);
 }
-template <class Real>
-Real canonical(Real value) {
-  return value == value ? value : std::numeric_limits<Real>::quiet_NaN();
-}
 
 template <class Real>
 void layer_forward(const layer_norm_forward<Real>& w, const executor& workers) {

@@ -26,11 +26,6 @@ term term_of(reduction kind) {
 }
 
 template <class Real>
-Real canonical(Real value) {
-  return value == value ? value : std::numeric_limits<Real>::quiet_NaN();
-}
-
-template <class Real>
 void reduce_any(reduction kind, const reduction_shape& shape, const Real* x, Real* y,
                 const executor& workers) {
   const sizes s = checked(shape);

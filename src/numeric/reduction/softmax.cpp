@@ -98,11 +98,6 @@ void each_target(const reduction_shape& shape, const std::int64_t* targets, cons
     throw exception({errc::usage, "a target is not a class", "targets are in [0, classes)"});
 }
 
-template <class Real>
-Real one_nan(Real value) {
-  return value != value ? std::numeric_limits<Real>::quiet_NaN() : value;
-}
-
 }  // namespace
 }  // namespace reductions
 
@@ -140,7 +135,7 @@ using namespace reductions;
     each_target<Real>(                                                                             \
         shape, targets, weights, ignore, workers,                                                  \
         [&](std::size_t i, std::size_t place, Real weight) {                                       \
-          losses[i] = one_nan(-(weight * x[place]));                                               \
+          losses[i] = canonical(-(weight * x[place]));                                             \
           if (sample_weights != nullptr) sample_weights[i] = weight;                               \
         },                                                                                         \
         [&](std::size_t i) {                                                                       \
@@ -154,7 +149,7 @@ using namespace reductions;
     each_target<Real>(                                                                             \
         shape, targets, weights, ignore, workers,                                                  \
         [&](std::size_t i, std::size_t place, Real weight) {                                       \
-          dx[place] = one_nan(slopes[one_slope ? 0 : i] * weight);                                 \
+          dx[place] = canonical(slopes[one_slope ? 0 : i] * weight);                               \
         },                                                                                         \
         [](std::size_t) {});                                                                       \
   }

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 import torch
@@ -114,18 +114,17 @@ def test_without_offsets_it_has_the_bits_of_products_and_one_bias() -> None:
     assert torch.equal(found.flatten(2), expected)
 
 
-def test_the_bits_depend_on_neither_threads_nor_strides() -> None:
-    case, threads, found = CASES[1], torch.get_num_threads(), []
+def test_the_bits_depend_on_neither_threads_nor_strides(
+    set_threads: Callable[[int], None],
+) -> None:
+    case, found = CASES[1], []
     operands = case.operands()
     turned = [operand.transpose(0, 1).contiguous().transpose(0, 1) for operand in operands[:-1]]
     slope = torch.randn(2, 8, case.size(0), case.size(1), generator=RANDOM)
-    try:
-        for count, given in ((1, operands), (2, [*turned, operands[-1]])):
-            torch.set_num_threads(count)
-            there = call("deform_conv2d", *given, *case.options())
-            found.append([there, *call("_deform_conv2d_backward", slope, *given, *case.options())])
-    finally:
-        torch.set_num_threads(threads)
+    for count, given in ((1, operands), (2, [*turned, operands[-1]])):
+        set_threads(count)
+        there = call("deform_conv2d", *given, *case.options())
+        found.append([there, *call("_deform_conv2d_backward", slope, *given, *case.options())])
     assert all(torch.equal(a, b) for a, b in zip(*found, strict=True))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+from collections.abc import Callable
 
 import programs
 import pytest
@@ -105,30 +106,28 @@ def test_a_gradient_of_maxima_in_fewer_planes_than_the_input_has_is_an_error(
 
 
 @pytest.mark.parametrize("threads", [1, 2])
-def test_maxima_are_those_of_torch_and_where_it_finds_them(threads: int) -> None:
+def test_maxima_are_those_of_torch_and_where_it_finds_them(
+    threads: int, set_threads: Callable[[int], None]
+) -> None:
     """Also among equal values and NaNs: a gradient goes where the maximum was."""
     drawn = torch.Generator().manual_seed(3)
     bits = torch.randint(-(2**31), 2**31, (3, 40, 9, 14), generator=drawn).int()
     few = torch.tensor([0.0, -0.0, 1.0, -1.0, torch.inf, -torch.inf])
     same = few[torch.randint(6, bits.shape, generator=drawn)]
     image = torch.where(bits % 3 == 0, bits.view(torch.float32), same)
-    before = torch.get_num_threads()
-    torch.set_num_threads(threads)
-    try:
-        for options in (
-            (2,),
-            (3, 2, 1),
-            (3, 2, 1, 1, True),
-            ((2, 3), 1, (0, 1), (3, 2)),
-            (4, 3, 2),
-        ):
-            want = torch.nn.functional.max_pool2d(image, *options, return_indices=True)
-            with potl.deterministic("ord32"):
-                found = torch.nn.functional.max_pool2d(image, *options, return_indices=True)
-            assert torch.equal(found[0].view(torch.int32), want[0].view(torch.int32)), options
-            assert torch.equal(found[1], want[1]), options
-    finally:
-        torch.set_num_threads(before)
+    set_threads(threads)
+    for options in (
+        (2,),
+        (3, 2, 1),
+        (3, 2, 1, 1, True),
+        ((2, 3), 1, (0, 1), (3, 2)),
+        (4, 3, 2),
+    ):
+        want = torch.nn.functional.max_pool2d(image, *options, return_indices=True)
+        with potl.deterministic("ord32"):
+            found = torch.nn.functional.max_pool2d(image, *options, return_indices=True)
+        assert torch.equal(found[0].view(torch.int32), want[0].view(torch.int32)), options
+        assert torch.equal(found[1], want[1]), options
 
 
 @pytest.mark.parametrize("options", [(0,), (3, 1, 2), (20,), (2, 0), (2, 1, -1), (2, 1, 0, 0)])

@@ -500,28 +500,25 @@ def test_products_into_an_operand_do_not_read_what_they_wrote() -> None:
 # ---------------------------------------------------------------------- threads
 
 
-def threaded(count: int) -> list[Tensor]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(count)
+def shared_out() -> list[Tensor]:
     x, w = drawn(2, 6, 30, 31).requires_grad_(), drawn(12, 6, 3, 3).requires_grad_()
     long = drawn(70_000)
-    try:
-        with potl.deterministic():
-            y = F.conv2d(x, w)
-            y.tanh().sum().backward()
-            wide = drawn(65, 700) @ drawn(700, 67)
-            rest = [long.exp().sum(), long.cumsum(0), F.softmax(long.view(700, 100), 1)]
-    finally:
-        torch.set_num_threads(before)
+    with potl.deterministic():
+        y = F.conv2d(x, w)
+        y.tanh().sum().backward()
+        wide = drawn(65, 700) @ drawn(700, 67)
+        rest = [long.exp().sum(), long.cumsum(0), F.softmax(long.view(700, 100), 1)]
     assert x.grad is not None
     assert w.grad is not None
     return [y.detach(), x.grad, w.grad, wide, *rest]
 
 
-def test_threads_change_no_bit() -> None:
-    one = threaded(1)
+def test_threads_change_no_bit(set_threads: Callable[[int], None]) -> None:
+    set_threads(1)
+    one = shared_out()
     for count in (2, 4):
-        assert all(same_bits(x, y) for x, y in zip(one, threaded(count), strict=True))
+        set_threads(count)
+        assert all(same_bits(x, y) for x, y in zip(one, shared_out(), strict=True))
 
 
 def copied_to(x: Tensor, index: Tensor, values: Tensor) -> Tensor:
@@ -549,9 +546,11 @@ ASSIGNMENTS: dict[str, Callable[[Tensor, Tensor, Tensor], Tensor]] = {
 
 
 @pytest.mark.parametrize("name", ASSIGNMENTS)
-def test_of_several_values_for_one_place_the_last_stays(name: str) -> None:
+def test_of_several_values_for_one_place_the_last_stays(
+    name: str, set_threads: Callable[[int], None]
+) -> None:
     """torch's threads write at once, unless they are kept from it."""
-    before = torch.get_num_threads()
+    set_threads(4)
     for shape in ((9, 5), (2_000, 33), (40, 4_000)):
         values = drawn(*shape)
         index = torch.arange(len(values)) * 5 % 6  # nothing is put into the last row
@@ -559,31 +558,25 @@ def test_of_several_values_for_one_place_the_last_stays(name: str) -> None:
         want = x.clone()
         for row, value in zip(index.tolist(), values, strict=True):
             want[row] = value
-        torch.set_num_threads(4)
-        try:
-            with potl.deterministic():
-                for dtype in (torch.float32, torch.bfloat16, torch.int64):
-                    got = ASSIGNMENTS[name](x.to(dtype), index, values.to(dtype))
-                    assert torch.equal(got, want.to(dtype)), (shape, dtype)
-        finally:
-            torch.set_num_threads(before)
+        with potl.deterministic():
+            for dtype in (torch.float32, torch.bfloat16, torch.int64):
+                got = ASSIGNMENTS[name](x.to(dtype), index, values.to(dtype))
+                assert torch.equal(got, want.to(dtype)), (shape, dtype)
 
 
 @pytest.mark.parametrize("dims", [2, 3])
-def test_of_several_maxima_that_are_put_back_to_one_place_the_last_stays(dims: int) -> None:
+def test_of_several_maxima_that_are_put_back_to_one_place_the_last_stays(
+    dims: int, set_threads: Callable[[int], None]
+) -> None:
     unpool = F.max_unpool2d if dims == 2 else F.max_unpool3d
     values = drawn(1, 2, *[1] * (dims - 1), 40_000)
     places = torch.arange(40_000) * 5 % 6
     want = torch.zeros(1, 2, 40_000)
     for place in range(6):
         want[..., place] = values.flatten(2)[..., (places == place).nonzero()[-1, 0]]
-    before = torch.get_num_threads()
-    torch.set_num_threads(4)
-    try:
-        with potl.deterministic():
-            got = unpool(values, places.expand_as(values), 1)
-    finally:
-        torch.set_num_threads(before)
+    set_threads(4)
+    with potl.deterministic():
+        got = unpool(values, places.expand_as(values), 1)
     assert torch.equal(got.flatten(2), want)
 
 

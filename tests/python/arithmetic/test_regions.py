@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 import torch
@@ -114,21 +114,15 @@ def test_regions_and_their_gradients_are_means_of_samples(
     torch.testing.assert_close((there * slope).sum(), (other * back).sum())
 
 
-def test_the_bits_do_not_depend_on_threads() -> None:
+def test_the_bits_do_not_depend_on_threads(set_threads: Callable[[int], None]) -> None:
     rois, size = regions(20), IMAGE.shape
     slope = torch.randn(20, 3, 2, 3, generator=RANDOM)
-    threads, found = torch.get_num_threads(), []
-    try:
-        for count in (1, 2):
-            torch.set_num_threads(count)
-            found.append(
-                (
-                    call("roi_align", IMAGE, rois, 1.0, 2, 3, -1, True),
-                    call("_roi_align_backward", slope, rois, 1.0, 2, 3, *size, -1, True),
-                )
-            )
-    finally:
-        torch.set_num_threads(threads)
+    found = []
+    for count in (1, 2):
+        set_threads(count)
+        there = call("roi_align", IMAGE, rois, 1.0, 2, 3, -1, True)
+        back = call("_roi_align_backward", slope, rois, 1.0, 2, 3, *size, -1, True)
+        found.append((there, back))
     assert all(torch.equal(a, b) for a, b in zip(*found, strict=True))
 
 

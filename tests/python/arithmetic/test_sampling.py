@@ -59,16 +59,12 @@ def drawn(make: Callable[[], Tensor], *, block: bool = True) -> Tensor:
 
 @pytest.mark.parametrize("name", DRAWS)
 def test_samples_have_the_same_bits_in_a_block_in_a_job_and_on_any_number_of_threads(
-    name: str,
+    name: str, set_threads: Callable[[int], None]
 ) -> None:
     values = drawn(DRAWS[name])
     assert torch.equal(values, drawn(DRAWS[name], block=False))
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1 if threads > 1 else 2)
-    try:
-        assert torch.equal(values, drawn(DRAWS[name]))
-    finally:
-        torch.set_num_threads(threads)
+    set_threads(1 if torch.get_num_threads() > 1 else 2)
+    assert torch.equal(values, drawn(DRAWS[name]))
 
 
 def test_samples_are_the_fills_of_the_core() -> None:

@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """torch.amp.GradScaler in a `deterministic` block, and in recorded trainings."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
 from tasks import mlp, task
 from torch import nn, optim
+from verifying import judged
 
 import potl
 
@@ -35,28 +37,16 @@ def half() -> potl.Task:
 
 @pytest.mark.parametrize("build", [scaled, half])
 def test_a_scaled_training_is_recorded_and_verified_on_other_threads(
-    tmp_path: Path, build: object
+    tmp_path: Path, build: object, set_threads: Callable[[int], None]
 ) -> None:
-    before = torch.get_num_threads()
     digests = []
-    try:
-        for threads in (1, 2):
-            torch.set_num_threads(threads)
-            job = potl.Job.create(build, seed=3, checkpoint_every=3, arithmetic="ord32")
-            run = potl.record(build, tmp_path / str(threads), job=job)
-            commitment = run.commit()
-            digests.append(str(commitment).split("final ")[1].split()[0])
-        torch.set_num_threads(1)
-        report = potl.verify(
-            run,
-            job=job,
-            commitment=commitment,
-            task=build,
-            checks=[potl.Replay(samples=4)],
-            ledger=None,
-        )
-    finally:
-        torch.set_num_threads(before)
+    for threads in (1, 2):
+        set_threads(threads)
+        job = potl.Job.create(build, seed=3, checkpoint_every=3, arithmetic="ord32")
+        run = potl.record(build, tmp_path / str(threads), job=job)
+        digests.append(str(run.commit()).split("final ")[1].split()[0])
+    set_threads(1)
+    report = judged(run, job, build, potl.Replay(samples=4))
     assert digests[0] == digests[1]
     assert report.verdict == "accepted", report.sentence
     assert all(replay["equal"] for replay in report.document["replays"])

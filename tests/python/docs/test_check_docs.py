@@ -21,14 +21,8 @@ def report(findings: list[dict[str, Any]] | None = None, **context: Any) -> dict
     return document
 
 
-def test_option_tables_in_the_docs_are_those_of_the_code() -> None:
-    script = [programs.python(), str(ROOT / "scripts/options_tables.py"), "--check"]
-    done = subprocess.run(script, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-
-
-def test_the_attack_table_in_the_docs_is_that_of_the_catalogue() -> None:
-    script = [programs.python(), str(ROOT / "scripts/attack_table.py"), "--check"]
+def test_tables_in_the_docs_are_those_of_the_code_and_the_catalogue() -> None:
+    script = [programs.python(), str(ROOT / "scripts/docs_tables.py"), "--check"]
     done = subprocess.run(script, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
 

@@ -32,10 +32,10 @@ def sgd(model: nn.Module) -> torch.optim.Optimizer:
     return torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
 
 
-def task(model: nn.Module, optimizer: Any = None, **options: Any) -> Task:
+def task(model: nn.Module, optimizer: Any = None, kind: type[Task] = Task, **options: Any) -> Task:
     optimizer = sgd(model) if optimizer is None else optimizer
     options = {"loss": F.cross_entropy, "batch_size": 8, "epochs": EPOCHS, **options}
-    return Task(model=model, optimizer=optimizer, dataset=data(), **options)
+    return kind(model=model, optimizer=optimizer, dataset=data(), **options)
 
 
 class Steps:

@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,46 +14,37 @@ import pytest
 import torch
 from places import HELPERS
 from torch import nn
+from verifying import judged
 
 import potl
 
 pytest.importorskip("potl._torch", reason="potl was built without torch")
 
 
+CHECKS = potl.PEV(), potl.Replay(samples=4)
+
+
 def recorded(tmp_path: Path, build: Any = tasks.build, mode: str = "ord32", **options: Any) -> Any:
     job = potl.Job.create(build, seed=5, checkpoint_every=6, arithmetic=mode)
     run = potl.record(build, tmp_path / "run", job=job, **options)
-    return job, run, run.commit()
-
-
-def verified(job: Any, run: Any, commitment: Any, build: Any = tasks.build) -> Any:
-    return potl.verify(
-        run,
-        job=job,
-        commitment=commitment,
-        task=build,
-        checks=[potl.PEV(), potl.Replay(samples=4)],
-        ledger=None,
-    )
+    return job, run
 
 
 @pytest.mark.parametrize("mode", ["ord32", "cr32", "xint24", "xint16"])
 def test_an_honest_run_is_replayed_bit_for_bit(tmp_path: Path, mode: str) -> None:
-    job, run, commitment = recorded(tmp_path, mode=mode)
-    report = verified(job, run, commitment)
+    job, run = recorded(tmp_path, mode=mode)
+    report = judged(run, job, tasks.build, *CHECKS)
     assert report.verdict == "accepted"
     assert all(replay["equal"] for replay in report.document["replays"])
 
 
-def test_the_verifier_may_have_another_processor_and_other_threads(tmp_path: Path) -> None:
-    before = torch.get_num_threads()
-    torch.set_num_threads(2)
-    try:
-        _job, _run, commitment = recorded(tmp_path, tasks.build_wide)
-    finally:
-        torch.set_num_threads(before)
-    _job.write(tmp_path / "job.json")
-    commitment.write(tmp_path / "note.txt")
+def test_the_verifier_may_have_another_processor_and_other_threads(
+    tmp_path: Path, set_threads: Callable[[int], None]
+) -> None:
+    set_threads(2)
+    job, run = recorded(tmp_path, tasks.build_wide)
+    job.write(tmp_path / "job.json")
+    run.commit().write(tmp_path / "note.txt")
     done = subprocess.run(
         [
             *(sys.executable, "-m", "potl", "verify", str(tmp_path / "run"), "--json"),
@@ -85,7 +77,7 @@ def test_torchs_own_arithmetic_under_such_a_job_is_rejected_at_its_first_step(
     run = potl.record(tasks.build_wide, tmp_path / "run", job=lie)
     document = json.loads((tmp_path / "run" / "job.json").read_text())
     assert document["arithmetic"] == "stock"
-    report = verified(agreed, run, run.commit(), tasks.build_wide)
+    report = judged(run, agreed, tasks.build_wide, *CHECKS)
     assert report.verdict == "rejected"
 
 
@@ -117,11 +109,11 @@ def build_drifting() -> potl.Task:
 def test_a_difference_names_the_first_step_and_the_first_operator(tmp_path: Path) -> None:
     Drifting.broken = True
     try:
-        job, run, commitment = recorded(tmp_path, build_drifting)
+        job, run = recorded(tmp_path, build_drifting)
         potl.trace(run, step=9, task=build_drifting).write(run.path)
     finally:
         Drifting.broken = False
-    report = verified(job, run, commitment, build_drifting)
+    report = judged(run, job, build_drifting, *CHECKS)
     assert report.verdict == "rejected"
     reasons = [f.reason for f in report.findings if f.rule == "replay.parameters"]
     assert any("the first step that ends in other bits is 9" in reason for reason in reasons)
@@ -138,12 +130,12 @@ def leave_text(path: Path) -> None:
 def test_a_trace_that_is_not_one_is_named_and_changes_nothing(tmp_path: Path, leave: Any) -> None:
     Drifting.broken = True
     try:
-        job, run, commitment = recorded(tmp_path, build_drifting)
+        job, run = recorded(tmp_path, build_drifting)
     finally:
         Drifting.broken = False
     (run.path / "traces").mkdir()
     leave(run.path / "traces" / "step-9.json")
-    report = verified(job, run, commitment, build_drifting)
+    report = judged(run, job, build_drifting, *CHECKS)
     assert report.verdict == "rejected"
     assert any("unknown: " in finding.reason for finding in report.findings)
 

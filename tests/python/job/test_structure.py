@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-import torch.nn.functional as F
-from lawful import EPOCHS, data, net
+from lawful import net, task
 from torch import nn
 from torch.nn.utils import prune
 from torch.optim import lr_scheduler as schedules, swa_utils
@@ -39,18 +38,10 @@ def changing(change: Callable[[Any], object], at: int = CHANGES_AT) -> Callable[
         model[0].requires_grad_(False)  # type: ignore[index]
         model.register_buffer("steps", torch.zeros((), dtype=torch.int64))
         optimizer = torch.optim.Adam(model[1:].parameters())  # type: ignore[index]
-        task = Changing(
-            model=model,
-            optimizer=optimizer,
-            dataset=data(),
-            loss=F.cross_entropy,
-            batch_size=8,
-            epochs=EPOCHS,
-            scheduler=schedules.StepLR(optimizer, 2),
-        )
-        task.at = at
-        task.change = change.__get__(task)  # type: ignore[attr-defined]
-        return task
+        made: Any = task(model, optimizer, Changing, scheduler=schedules.StepLR(optimizer, 2))
+        made.at = at
+        made.change = change.__get__(made)  # type: ignore[attr-defined]
+        return made  # type: ignore[no-any-return]
 
     return build
 
@@ -153,15 +144,7 @@ class Switching(potl.Task):
 def test_a_flag_that_the_loss_switches_is_found_before_there_is_a_job() -> None:
     def build() -> potl.Task:
         model = net()
-        optimizer = torch.optim.Adam(model.parameters())
-        return Switching(
-            model=model,
-            optimizer=optimizer,
-            dataset=data(),
-            loss=F.cross_entropy,
-            batch_size=8,
-            epochs=EPOCHS,
-        )
+        return task(model, torch.optim.Adam(model.parameters()), Switching)
 
     (found,) = potl.check(build)
     assert "the flag training changed" in str(found)

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
+from verifying import judged
 
 import potl
 from potl import _core
@@ -428,14 +429,7 @@ def test_published_notes_are_extended_by_the_commitment(tmp_path: Path, job: pot
         for step in prover.steps():
             if step.number % 8 == 0:
                 notes.append(prover.publish())
-    report = potl.verify(
-        prover.run,
-        job=job,
-        commitment=prover.run.commit(),
-        task=tasks.build,
-        published=notes,
-        ledger=None,
-    )
+    report = judged(prover.run, job, tasks.build, published=notes)
     assert report.verdict == "accepted", report.sentence
 
 

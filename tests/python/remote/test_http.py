@@ -19,6 +19,7 @@ from typing import Any
 import driver_tasks as tasks
 import pytest
 from serving import CHECKS, Recorded, proxied, served
+from transcript_helpers import rejected_by
 
 import potl
 from potl._attacks import Scene, _tasks as attack_tasks, catalogue
@@ -224,7 +225,7 @@ def test_a_state_that_was_there_and_is_withheld_rejects(recorded: Recorded, tmp_
     with served(run) as where, proxied(where, change) as proxy:
         report = recorded.verify(proxy.url)
     assert report.verdict == "rejected", report.json()
-    assert rules(report) == {"transcript.withheld"}
+    assert rejected_by(report.findings) == {"transcript.withheld"}
 
 
 @pytest.mark.parametrize("end", ["", "/"])
@@ -256,11 +257,7 @@ def test_a_tampered_state_rejects_as_on_the_disk(recorded: Recorded, tmp_path: P
         path.write_bytes(raw)
     with served(run) as where:
         there, here = recorded.verify(where), recorded.verify(run)
-    assert (there.verdict, rules(there)) == ("rejected", rules(here))
-
-
-def rules(report: potl.Report) -> set[str]:
-    return {one.rule for one in report.findings if one.result == "reject"}
+    assert (there.verdict, rejected_by(there.findings)) == ("rejected", rejected_by(here.findings))
 
 
 @pytest.fixture(scope="module")

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from serving import Recorded
+from transcript_helpers import rejected_by
 
 import potl
 
@@ -22,10 +23,6 @@ def memory(recorded: Recorded) -> Iterator[Any]:
     files.put(str(recorded.run), "/bucket/run", recursive=True)
     yield files
     files.rm("/bucket", recursive=True)
-
-
-def rules(report: potl.Report) -> set[str]:
-    return {one.rule for one in report.findings if one.result == "reject"}
 
 
 def test_a_run_on_storage_is_verified(recorded: Recorded, memory: Any) -> None:
@@ -55,7 +52,7 @@ def test_what_is_not_drawn_is_not_read(
 def test_a_state_that_is_missing_rejects(recorded: Recorded, memory: Any) -> None:
     memory.rm("/bucket/run/checkpoints/step-4.safetensors")
     report = recorded.verify("memory://bucket/run")
-    assert (report.verdict, rules(report)) == ("rejected", {"transcript.withheld"})
+    assert (report.verdict, rejected_by(report.findings)) == ("rejected", {"transcript.withheld"})
 
 
 @pytest.mark.parametrize("left", [True, False], ids=["the log is there", "nothing is there"])

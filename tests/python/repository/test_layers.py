@@ -1,23 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """scripts/check_layers.py: this repository keeps its rules, and each rule is seen to bite."""
 
-import importlib.util
 from pathlib import Path
 from types import ModuleType
 
 import pytest
-from places import ROOT
+from places import ROOT, script
 
 SPDX = "SPDX-License-Identifier: Apache-2.0\n"
 
 
 @pytest.fixture(scope="module")
 def layers() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("check_layers", ROOT / "scripts/check_layers.py")
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return script("check_layers")
 
 
 def test_this_repository_keeps_its_rules(layers: ModuleType) -> None:

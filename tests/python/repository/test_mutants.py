@@ -3,26 +3,14 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import sys
 from pathlib import Path
-from types import ModuleType
 
 import pytest
-from places import ROOT
+from places import ROOT, script
 
-
-def load() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("potl_mutants", ROOT / "scripts/mutants.py")
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["potl_mutants"] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-runner = load()
+runner = script("mutants")
 MUTANTS = runner.mutants()
 
 

@@ -1,24 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the Makefile's scripts decide: shards of the long tests, and the benchmarks' table."""
 
-import importlib.util
 import subprocess
 import sys
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from places import ROOT
-
-
-def script(name: str, folder: str = "scripts") -> ModuleType:
-    spec = importlib.util.spec_from_file_location(name, ROOT / folder / f"{name}.py")
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    spec.loader.exec_module(module)
-    return module
+from places import ROOT, script
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 7, 50])

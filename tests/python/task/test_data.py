@@ -420,11 +420,8 @@ class CountsThreads:
 
 
 @pytest.fixture
-def three_threads():
-    before = torch.get_num_threads()
-    torch.set_num_threads(3)
-    yield
-    torch.set_num_threads(before)
+def three_threads(set_threads):
+    set_threads(3)
 
 
 def test_data_code_has_one_thread_wherever_it_is_called(three_threads):

@@ -13,6 +13,7 @@ import driver_tasks as tasks
 import pytest
 import torch
 from places import HELPERS
+from transcript_helpers import rejected_by
 
 import potl
 from potl import _core
@@ -72,10 +73,6 @@ def sparse(tmp_path: Path) -> Delivery:
 
 
 STORED = {f"step-{step}.safetensors" for step in (0, 8, 16, 24)}
-
-
-def rules(report: potl.Report) -> set[str]:
-    return {one.rule for one in report.findings if one.result == "reject"}
 
 
 def test_only_some_states_are_stored_and_the_run_says_so(sparse: Delivery) -> None:
@@ -147,7 +144,7 @@ def test_a_derived_state_has_the_bytes_of_one_that_was_stored(
 def test_a_challenge_that_is_not_answered_rejects(sparse: Delivery, timeout: float | None) -> None:
     drawn = sparse.draw()
     report = sparse.verify(challenge=drawn, timeout=timeout)
-    assert report.verdict == "rejected" and rules(report) == {"transcript.withheld"}
+    assert report.verdict == "rejected" and rejected_by(report.findings) == {"transcript.withheld"}
 
 
 def test_a_state_that_comes_while_others_are_replayed_is_not_withheld(sparse: Delivery) -> None:
@@ -215,7 +212,9 @@ def test_a_cheat_on_the_way_to_a_drawn_segment_is_seen(
         sparse = deliver(tmp_path)
     nonce = sparse.first_draw(lambda states: 14 in states).nonce.hex()
     report = sparse.verify(checks=[potl.Replay(samples=1)], nonce=nonce)
-    assert report.verdict == "rejected" and rules(report) == {"transcript.checkpoint"}
+    assert report.verdict == "rejected" and rejected_by(report.findings) == {
+        "transcript.checkpoint"
+    }
     assert any("step 11 is the first that ends in other bits" in f.reason for f in report.findings)
 
 
@@ -240,7 +239,7 @@ def test_states_that_the_agreement_stores_are_not_excused(sparse: Delivery) -> N
     drawn = sparse.draw()
     potl.rederive(sparse.run.path, task=tasks.build)
     (sparse.run.path / "checkpoints" / "step-8.safetensors").unlink()
-    assert "transcript.withheld" in rules(sparse.verify(challenge=drawn))
+    assert "transcript.withheld" in rejected_by(sparse.verify(challenge=drawn).findings)
 
 
 def test_lost_files_change_no_draw_and_are_derived_with_it(sparse: Delivery) -> None:
@@ -365,7 +364,7 @@ def test_an_honest_derivation_cannot_stand_in_for_a_cheat(
     report = sparse.verify(challenge=drawn)
     assert report.verdict == "rejected"
     # Whichever comes first: the state that is not there, or the step that ends in other bits.
-    assert rules(report) & {"transcript.withheld", "replay.parameters"}
+    assert rejected_by(report.findings) & {"transcript.withheld", "replay.parameters"}
 
 
 def test_rounding_logs_are_followed(tmp_path: Path) -> None:

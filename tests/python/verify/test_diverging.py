@@ -16,6 +16,7 @@ import torch
 import torch.nn.functional as F
 from lawful import data, net
 from torch import nn
+from verifying import judged
 
 import potl
 from potl import Task
@@ -23,6 +24,8 @@ from potl._job._gradient_norm import GradientNorm
 from potl._report._model import outcome_of, replays_of
 
 STEPS, FALSE = 30, 14
+ALL = potl.PEV(fraction=0.3), potl.Replay(samples=9, top_q=0)
+ONE = potl.PEV(fraction=0.3), potl.Replay(samples=1, top_q=0)  # of 8
 
 
 class Faithful(Task):
@@ -88,22 +91,11 @@ def diverging_elsewhere() -> Task:
     return Elsewhere(model=model, optimizer=optimizer, scheduler=schedule, **options)
 
 
-def verified(run: potl.Run, job: potl.Job, by: Callable[[], Task], samples: int) -> potl.Report:
-    return potl.verify(
-        run,
-        job=job,
-        commitment=run.commit(),
-        task=by,
-        checks=[potl.PEV(fraction=0.3), potl.Replay(samples=samples, top_q=0)],
-        ledger=None,
-    )
-
-
 @pytest.mark.parametrize("arithmetic", ["ord32", "stock"])
 def test_a_recipe_that_diverges_accuses_nobody(arithmetic: str, tmp_path: Path) -> None:
     job = potl.Job.create(diverging, seed=7, checkpoint_every=3, arithmetic=arithmetic)
     run = potl.record(diverging, tmp_path / "run", job=job)
-    report = verified(run, job, diverging, samples=9)
+    report = judged(run, job, diverging, *ALL)
     assert report.verdict == "inconclusive", report.sentence
     said = [one.reason for one in report.findings if one.rule == "transcript.finite"]
     assert any("and no run with such a step is accepted" in one for one in said)
@@ -121,7 +113,7 @@ def test_the_bits_of_a_nan_accuse_nobody(tmp_path: Path) -> None:
     run = potl.record(diverging_elsewhere, tmp_path / "run", job=job)
     Elsewhere.there = True
     try:
-        report = verified(run, job, diverging_elsewhere, samples=9)
+        report = judged(run, job, diverging_elsewhere, *ALL)
     finally:
         Elsewhere.there = False
     other = [one for one in report.findings if "ends in another state" in one.reason]
@@ -264,14 +256,13 @@ def test_a_nan_excuses_no_record_that_has_a_loss(
         run = potl.record(turning, tmp_path / "run", job=job)
     note = run.commit()
     for number in range(1, 60):  # all draws miss what is derived with probability 1e-9
-        report = potl.verify(
+        report = judged(
             run,
-            job=job,
+            job,
+            turning,
+            potl.Replay(samples=2, top_q=0, reach=0),
             commitment=note,
-            task=turning,
-            ledger=None,
             nonce=bytes([number] * 32),
-            checks=[potl.Replay(samples=2, top_q=0, reach=0)],
         )
         said = [one for one in report.findings if "from the state of step 15" in one.reason]
         if said:
@@ -546,7 +537,7 @@ def test_a_number_that_no_step_lost_rejects_wherever_it_is(
         run = potl.record(faithful, tmp_path / "run", job=job)
     finally:
         Faithful.cheat = None
-    report = verified(run, job, faithful, samples=1)  # of 8
+    report = judged(run, job, faithful, *ONE)
     assert report.verdict == "rejected", report.sentence
     places = [(one.first_step, one.last_step) for one in report.findings if one.result == "reject"]
     assert any(first <= FALSE <= last for first, last in places if first and last)
@@ -564,6 +555,6 @@ def test_what_a_record_alone_says_of_gradients_rejects_in_exact_arithmetic(
         norm = property(lambda _: math.inf if next(steps) == FALSE else 1.0)
         cheating.setattr(GradientNorm, "value", norm)
         run = potl.record(faithful, tmp_path / "run", job=job)
-    report = verified(run, job, faithful, samples=1)  # of 8
+    report = judged(run, job, faithful, *ONE)
     assert report.verdict == verdict, report.sentence
     assert f"step {FALSE}" in report.sentence

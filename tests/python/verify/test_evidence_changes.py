@@ -13,6 +13,7 @@ from typing import Any
 
 import driver_tasks as tasks
 import pytest
+from transcript_helpers import rejected_by
 
 import potl
 from potl import _core
@@ -90,9 +91,7 @@ def test_a_challenged_file_that_is_missing_in_a_healthy_run_still_rejects(
     monkeypatch.setattr(_answers.Answers, "to", late)
     report = verify(folder, job)
     assert report.verdict == "rejected", report.json()
-    assert {one.rule for one in report.findings if one.result == "reject"} == {
-        "transcript.withheld"
-    }
+    assert rejected_by(report.findings) == {"transcript.withheld"}
 
 
 @pytest.mark.parametrize("link", ["traces", "traces/step-4.json"])

@@ -7,12 +7,13 @@ there are 3,000; a false-alarm rate of 1 in 1,000 would be seen with probability
 """
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import driver_tasks as tasks
 import pytest
-import torch
+from verifying import judged
 
 import potl
 
@@ -22,38 +23,29 @@ RUNS, VERIFICATIONS = (100, 3000) if FULL else (4, 24)
 
 @pytest.mark.parametrize("build", [tasks.build, tasks.build_wide, tasks.build_adam])
 def test_honest_verifications_raise_no_alarm(
-    tmp_path: Path, build: Any, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path,
+    build: Any,
+    set_threads: Callable[[int], None],
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     runs = -(-RUNS // 3)
     each = -(-VERIFICATIONS // (3 * runs))
-    alarms, unequal, judged = [], 0, 0
-    before = torch.get_num_threads()
-    try:
-        for seed in range(runs):
-            torch.set_num_threads(1 + seed % 2)
-            job = potl.Job.create(build, seed=seed, checkpoint_every=4, arithmetic="stock")
-            run = potl.record(build, tmp_path / str(seed), job=job)
-            commitment = run.commit()
-            torch.set_num_threads(2 - seed % 2)
-            for _ in range(each):
-                report = potl.verify(
-                    run,
-                    job=job,
-                    commitment=commitment,
-                    task=build,
-                    checks=[potl.PEV(), potl.Replay(samples=4)],
-                    ledger=None,
-                )
-                judged += 1
-                unequal += not all(replay["equal"] for replay in report.document["replays"])
-                if report.verdict != "accepted":
-                    alarms.append((seed, report.sentence))
-    finally:
-        torch.set_num_threads(before)
+    alarms, unequal, done = [], 0, 0
+    for seed in range(runs):
+        set_threads(1 + seed % 2)
+        job = potl.Job.create(build, seed=seed, checkpoint_every=4, arithmetic="stock")
+        run = potl.record(build, tmp_path / str(seed), job=job)
+        set_threads(2 - seed % 2)
+        for _ in range(each):
+            report = judged(run, job, build, potl.PEV(), potl.Replay(samples=4))
+            done += 1
+            unequal += not all(replay["equal"] for replay in report.document["replays"])
+            if report.verdict != "accepted":
+                alarms.append((seed, report.sentence))
     # No alarm in n verifications: with probability 0.95 the rate is below 3 / n.
     summary = (
-        f"{build.__name__}: {len(alarms)} alarms in {judged} verifications, {unequal} of which "
-        f"were not equal bit for bit; rate below {3 / judged:.2g} with probability 0.95 if none"
+        f"{build.__name__}: {len(alarms)} alarms in {done} verifications, {unequal} of which "
+        f"were not equal bit for bit; rate below {3 / done:.2g} with probability 0.95 if none"
     )
     if FULL:
         with capsys.disabled():

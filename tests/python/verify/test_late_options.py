@@ -14,6 +14,8 @@ from typing import Any
 import pytest
 import torch
 from lawful import net, task
+from transcript_helpers import rejected_by
+from verifying import judged
 
 import potl
 from potl import Task, _core
@@ -79,14 +81,7 @@ def honest() -> Iterator[None]:
 def verified(
     run: potl.Run, job: potl.Job, samples: int = 7, by: Callable[[], Task] = build
 ) -> potl.Report:
-    return potl.verify(
-        run,
-        job=job,
-        commitment=run.commit(),
-        task=by,
-        checks=[potl.PEV(fraction=0.5), potl.Replay(samples=samples)],
-        ledger=None,
-    )
+    return judged(run, job, by, potl.PEV(fraction=0.5), potl.Replay(samples=samples))
 
 
 def test_an_option_that_first_moves_late_is_accepted(
@@ -118,7 +113,7 @@ def test_an_option_that_is_set_once_is_looked_at_wherever_it_was(
     Estimating.cheat = None
     report = verified(run, job, samples=1)  # of 8
     assert report.verdict == "rejected", report.sentence
-    found = {one.rule for one in report.findings if one.result == "reject"}
+    found = rejected_by(report.findings)
     assert "replay.optimizer" in found
     assert {one.last_step for one in report.findings if one.rule == "replay.optimizer"} >= {15}
 
@@ -141,7 +136,7 @@ def test_a_limit_becomes_infinite_where_replays_reproduce_it(job: potl.Job, tmp_
     Estimating.cheat = None
     report = verified(run, job, samples=1)
     assert report.verdict == "rejected", report.sentence
-    assert "replay.optimizer" in {one.rule for one in report.findings if one.result == "reject"}
+    assert "replay.optimizer" in rejected_by(report.findings)
 
 
 def test_an_own_optimizer_that_changes_the_recipe_is_not_judged(
@@ -197,7 +192,7 @@ def test_a_subclass_that_keeps_torchs_step_keeps_the_recipe(tmp_path: Path) -> N
     cheats = False
     report = verified(run, job, by=plain)
     assert report.verdict == "rejected", report.sentence
-    assert "agreed.recipe_state" in {one.rule for one in report.findings if one.result == "reject"}
+    assert "agreed.recipe_state" in rejected_by(report.findings)
 
 
 def test_options_by_torchs_names_are_the_recipes() -> None:

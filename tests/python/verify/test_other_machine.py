@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.utils.data import TensorDataset
+from transcript_helpers import rejected_by
 
 import potl
 
@@ -289,7 +290,7 @@ def test_a_false_count_is_not_accepted(net: type[Net], tmp_path: Path) -> None:
 def test_false_codes_are_rejected(tmp_path: Path) -> None:
     report = verified(task_of(Assigning), tmp_path, arithmetic="stock")
     assert report.verdict == "rejected", report.sentence
-    assert {one.rule for one in report.findings if one.result == "reject"} == {"replay.buffers"}
+    assert rejected_by(report.findings) == {"replay.buffers"}
 
 
 @pytest.mark.parametrize("false", [False, True])

@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-from lawful import data, net, sgd
+from lawful import data, net, sgd, task
 from torch import nn
 from torch.nn.utils import prune
 from torch.utils.checkpoint import checkpoint
+from verifying import judged
 
 import potl
 from potl import Task
@@ -34,29 +35,14 @@ class Penalised(Task):
 
 
 def build() -> Task:
-    model = net()
-    return Penalised(
-        model=model,
-        optimizer=sgd(model),
-        dataset=data(),
-        loss=F.cross_entropy,
-        batch_size=8,
-        epochs=3,
-    )
+    return task(net(), kind=Penalised)
 
 
 @pytest.mark.parametrize("arithmetic", ["ord32", "log64", "stock"])
 def test_losses_of_an_own_step_are_recomputed_by_it(arithmetic: str, tmp_path: Path) -> None:
     job = potl.Job.create(build, seed=7, checkpoint_every=3, arithmetic=arithmetic)
     run = potl.record(build, tmp_path / "run", job=job)
-    report = potl.verify(
-        run,
-        job=job,
-        commitment=run.commit(),
-        task=build,
-        checks=[potl.PEV(fraction=1.0), potl.Replay(samples=3)],
-        ledger=None,
-    )
+    report = judged(run, job, build, potl.PEV(fraction=1.0), potl.Replay(samples=3))
     assert report.verdict == "accepted", report.sentence
     assert any(one.check == "pev" and one.result == "pass" for one in report.findings)
 
@@ -100,17 +86,15 @@ class Capped(Task):
 
 def build_remembered() -> Task:
     model = nn.Sequential(net(), Remembered())
-    return Task(model, sgd(model), data(), F.cross_entropy, batch_size=8, epochs=3, accumulate=3)
+    return task(model, accumulate=3)
 
 
 def build_added() -> Task:
-    model = net()
-    return Added(model, sgd(model), data(), F.cross_entropy, batch_size=8, epochs=3)
+    return task(net(), kind=Added)
 
 
 def build_capped() -> Task:
-    model = net()
-    return Capped(model, sgd(model), data(), F.cross_entropy, batch_size=8, epochs=3)
+    return task(net(), kind=Capped)
 
 
 @pytest.mark.parametrize("arithmetic", ["ord32", "log64", "stock"])
@@ -121,14 +105,7 @@ def test_a_loss_is_what_the_whole_step_reports(
     """Forward passes alone give another one, by less than `Job.create` would notice."""
     job = potl.Job.create(made_by, seed=7, checkpoint_every=3, arithmetic=arithmetic)
     run = potl.record(made_by, tmp_path / "run", job=job)
-    report = potl.verify(
-        run,
-        job=job,
-        commitment=run.commit(),
-        task=made_by,
-        checks=[potl.PEV(fraction=1.0), potl.Replay(samples=3)],
-        ledger=None,
-    )
+    report = judged(run, job, made_by, potl.PEV(fraction=1.0), potl.Replay(samples=3))
     assert report.verdict == "accepted", report.sentence
     assert [
         one.reason for one in report.findings if one.check == "pev" and one.result != "pass"
@@ -144,8 +121,7 @@ class AddedLittle(Task):
 
 
 def build_added_little() -> Task:
-    model = net()
-    return AddedLittle(model, sgd(model), data(), F.cross_entropy, batch_size=8, epochs=3)
+    return task(net(), kind=AddedLittle)
 
 
 @pytest.mark.parametrize("loss_floor", [0, 1e-6, 1e-5])
@@ -186,17 +162,9 @@ def test_a_step_of_several_losses_needs_no_compute_loss(tmp_path: Path) -> None:
     assert potl.check(build_adversarial) == []
     job = potl.Job.create(build_adversarial, seed=7, checkpoint_every=3)
     run = potl.record(build_adversarial, tmp_path / "run", job=job)
-    commitment = run.commit()
 
     def verdict(pev: potl.PEV) -> potl.Report:
-        return potl.verify(
-            run,
-            job=job,
-            commitment=commitment,
-            task=build_adversarial,
-            checks=[pev, potl.Replay(samples=3)],
-            ledger=None,
-        )
+        return judged(run, job, build_adversarial, pev, potl.Replay(samples=3))
 
     assert verdict(potl.PEV(fraction=1.0)).verdict == "accepted"
     # Who asks for a loss of each sample, which there is not, is told so and accuses nobody.
@@ -232,14 +200,7 @@ def test_a_step_prunes_by_weights_that_a_checkpoint_holds(arithmetic: str, tmp_p
     """torch computes a pruned weight in the forward pass, and keeps it beside the parameters."""
     job = potl.Job.create(build_pruned, seed=7, checkpoint_every=1, arithmetic=arithmetic)
     run = potl.record(build_pruned, tmp_path / "run", job=job)
-    report = potl.verify(
-        run,
-        job=job,
-        commitment=run.commit(),
-        task=build_pruned,
-        checks=[potl.Replay(samples=job.core.segments)],
-        ledger=None,
-    )
+    report = judged(run, job, build_pruned, potl.Replay(samples=job.core.segments))
     assert report.verdict == "accepted", report.sentence
 
 

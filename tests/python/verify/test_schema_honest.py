@@ -121,15 +121,7 @@ def test_states_of_an_optimizer_with_a_state_dict_of_its_own_are_lawful() -> Non
 
     def build(kind: type[Task] = Task) -> Task:
         model = net()
-        optimizer = Lookahead(torch.optim.Adam(model.parameters()))
-        return kind(
-            model=model,
-            optimizer=optimizer,
-            dataset=data(),
-            loss=F.cross_entropy,
-            batch_size=8,
-            epochs=EPOCHS,
-        )
+        return task(model, Lookahead(torch.optim.Adam(model.parameters())), kind)
 
     assert violations(build, resume_at=4) == []
     assert violations(lambda: build(OwnStep)) == []
@@ -462,14 +454,7 @@ def test_states_of_an_own_step_are_lawful() -> None:
     def build() -> Task:
         model = net()
         optimizer = torch.optim.LBFGS(model.parameters(), lr=0.1, history_size=2, max_iter=2)
-        return Own(
-            model=model,
-            optimizer=optimizer,
-            dataset=data(),
-            loss=F.cross_entropy,
-            batch_size=8,
-            epochs=EPOCHS,
-        )
+        return task(model, optimizer, Own)
 
     assert violations(build) == []
 
@@ -489,14 +474,7 @@ def test_states_of_what_an_own_step_unfreezes_late_are_lawful(kind: Any) -> None
         model = net()
         model[0].requires_grad_(False)  # type: ignore[index]
         model.register_buffer("steps", torch.zeros((), dtype=torch.int64))
-        return Unfreezing(
-            model=model,
-            optimizer=kind(model.parameters(), lr=0.01),
-            dataset=data(),
-            loss=F.cross_entropy,
-            batch_size=8,
-            epochs=EPOCHS,
-        )
+        return task(model, kind(model.parameters(), lr=0.01), Unfreezing)
 
     assert violations(build) == []
 

@@ -12,6 +12,7 @@ import torch
 import torch.nn.functional as F
 from lawful import Steps, net, task
 from torch import nn
+from verifying import judged
 
 import potl
 from potl import Task, _core
@@ -98,17 +99,6 @@ def with_notes() -> Task:
     return task(net(), loss=notes, state={"notes": notes})
 
 
-def verified(run: potl.Run, job: potl.Job, build: Callable[[], Task]) -> potl.Report:
-    return potl.verify(
-        run,
-        job=job,
-        commitment=run.commit(),
-        task=build,
-        checks=[potl.PEV(fraction=0.5), potl.Replay(samples=3)],
-        ledger=None,
-    )
-
-
 BUILDS = (with_lookahead, with_bank, with_mask, with_notes)
 
 
@@ -120,7 +110,7 @@ def test_what_the_users_code_makes_late_is_inconclusive_and_has_a_remedy(
     job = potl.Job.create(build, seed=7, checkpoint_every=3, arithmetic=arithmetic)
     run = potl.record(build, tmp_path / "run", job=job)
     assert ("the state of step 6, " in caplog.text) is (build is not with_mask)
-    report = verified(run, job, build)
+    report = judged(run, job, build, potl.PEV(fraction=0.5), potl.Replay(samples=3))
     assert report.verdict == "inconclusive", report.sentence
     assert any("make it in build()" in one.reason for one in report.findings)
 

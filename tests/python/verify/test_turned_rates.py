@@ -13,6 +13,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 from torch.utils.data import TensorDataset
+from verifying import judged
 
 import potl
 
@@ -92,15 +93,7 @@ def verified(
         run = potl.record(build, path, job=job)
     finally:
         Machine.less = 0.0
-    return potl.verify(
-        run,
-        job=job,
-        commitment=run.commit(),
-        task=build,
-        checks=[potl.Replay(samples=4)],
-        policy=potl.Policy(probability=0),
-        ledger=None,
-    )
+    return judged(run, job, build, potl.Replay(samples=4), policy=potl.Policy(probability=0))
 
 
 @pytest.mark.parametrize("interval", ["step", "epoch"])
@@ -147,15 +140,7 @@ def test_a_skipped_step_tells_no_schedule_what_was_logged(tmp_path: Path) -> Non
             run = potl.record(build, tmp_path / str(loss), job=job)
         finally:
             Machine.overflown = None
-        report = potl.verify(
-            run,
-            job=job,
-            commitment=run.commit(),
-            task=build,
-            checks=[potl.Replay(samples=4)],
-            policy=potl.Policy(probability=0),
-            ledger=None,
-        )
+        report = judged(run, job, build, potl.Replay(samples=4), policy=potl.Policy(probability=0))
         return report.verdict
 
     assert verdict(None) == "accepted"

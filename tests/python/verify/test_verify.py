@@ -17,7 +17,6 @@ from typing import Any
 import driver_tasks as tasks
 import programs
 import pytest
-import torch
 from places import HELPERS
 
 import potl
@@ -130,16 +129,16 @@ def test_honest_runs_with_other_seeds_are_accepted(tmp_path: Path, seed: int) ->
 @pytest.mark.parametrize("arithmetic", ["auto", "stock"])
 @pytest.mark.parametrize(("recorded", "verified"), [(1, 2), (2, 1), (2, 2)])
 def test_an_honest_run_is_accepted_with_other_numbers_of_threads(
-    tmp_path: Path, recorded: int, verified: int, arithmetic: str
+    tmp_path: Path,
+    set_threads: Callable[[int], None],
+    recorded: int,
+    verified: int,
+    arithmetic: str,
 ) -> None:
-    before = torch.get_num_threads()
-    try:
-        torch.set_num_threads(recorded)
-        delivery = Delivery(tmp_path, tasks.build_wide, arithmetic=arithmetic)
-        torch.set_num_threads(verified)
-        report = delivery.verify()
-    finally:
-        torch.set_num_threads(before)
+    set_threads(recorded)
+    delivery = Delivery(tmp_path, tasks.build_wide, arithmetic=arithmetic)
+    set_threads(verified)
+    report = delivery.verify()
     assert report.verdict == "accepted", report.json()
 
 
