@@ -15,14 +15,23 @@
 namespace potl::transcript {
 namespace {
 
+// Whether a log has no more than a header and a part of the next record.
+bool is_unused(bytes_view log) {
+  const result<history> run = read_history(log);
+  return run && !run->initial && run->tail != log_tail::damage;
+}
+
+// Files that a killed process was writing.
+bool is_left_over(std::string_view name) { return name.starts_with('.') && name.ends_with(".tmp"); }
+
 // A crash before the first state leaves a job and perhaps a header: nothing that would be lost.
 status require_unused(const std::string& directory, const job& agreed) {
   if (const result<bool> found = holds_run(directory); !found) return found.why();
   const auto log = read_entry(directory, log_name, max_log_bytes);
   if (log) {
-    const result<history> run = read_history(*log);
-    const bool unused = run && !run->initial && run->tail != log_tail::damage;
-    if (!unused) return usage(directory + " holds a run already", "resume it, or choose another");
+    if (!is_unused(*log)) {
+      return usage(directory + " holds a run already", "resume it, or choose another");
+    }
   } else if (log.why().code != errc::missing) {
     return log.why();
   }
@@ -65,8 +74,14 @@ result<bool> holds_run(const std::string& directory) {
   for (std::filesystem::directory_iterator at(directory, failed); !failed && at != end;
        at.increment(failed)) {
     const std::string name = at->path().filename().string();
-    if (name == log_name) return true;
-    if (!known.contains(name)) other = name;
+    if (name == log_name) {
+      // Killed before it had a state, it is begun anew.
+      const auto log = read_entry(directory, log_name, max_log_bytes);
+      if (!log) return log.why();
+      if (!is_unused(*log)) return true;
+    } else if (!known.contains(name) && !is_left_over(name)) {
+      other = name;
+    }
   }
   if (failed) return detail::system_error_of(failed.value(), "read", directory);
   if (!other.empty()) {

@@ -57,8 +57,8 @@ struct step_entry {
   bytes_view rounding_log = {};
 };
 
-/// Whether a directory holds the log of a run, to be resumed. usage when it is no directory, or
-/// holds no log and files that are not a run's.
+/// Whether a directory holds the log of a run that has a state, to be resumed. usage when it is no
+/// directory, or holds no such log and files that are not a run's.
 result<bool> holds_run(const std::string& directory);
 
 /// One run being recorded. One thread at a time may call it. Destroying it is abandon().

@@ -4,7 +4,9 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
+import secrets
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -34,17 +36,37 @@ def write_new(path: Path, text: str, *, mode: int = 0o600) -> None:
 
 @contextlib.contextmanager
 def new_file(path: Path, *, mode: int = 0o600) -> Iterator[BinaryIO]:
-    """A file that must not exist, to be written in the block: durable after it, its name aside.
+    """A file that must not exist, to be written in the block. It has its name only when it is whole
+    and durable, however the block or the process ends; the name itself is not durable yet.
 
     Raises:
         OSError: It exists, or cannot be written; then nothing is left of it, nor is if the block
             raises.
     """
-    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
-    with _removed_unless_whole(path, named=path), os.fdopen(handle, "wb") as file:
-        yield file
-        file.flush()
-        os.fsync(file.fileno())
+    if os.path.lexists(path):
+        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path))
+    made = path.with_name(f".potl-{secrets.token_hex(8)}.tmp")
+    with _removed_unless_whole(made, named=path):
+        handle = os.open(made, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+        with os.fdopen(handle, "wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        _give_name(made, path)
+
+
+def _give_name(made: Path, path: Path) -> None:
+    """Not by `rename`, which would replace what somebody else made meanwhile."""
+    try:
+        os.link(made, path)
+    except OSError as error:
+        # FAT, for example, has no hard links.
+        no_links = error.errno in (errno.EPERM, errno.ENOTSUP, errno.ENOSYS)
+        if not no_links or os.path.lexists(path):
+            raise
+        made.rename(path)
+    else:
+        made.unlink()
 
 
 def replace_private(path: Path, text: str) -> None:

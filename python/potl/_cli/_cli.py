@@ -22,6 +22,7 @@ from . import (
     _demo,
     _diff,
     _dispute,
+    _ending,
     _explain,
     _extra,
     _files,
@@ -158,4 +159,6 @@ def main() -> NoReturn:
     # A note is UTF-8 in every locale, and no verdict is lost to a tick that a locale lacks.
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(encoding="utf-8")
-    sys.exit(run())
+    with _ending.ends_tidily():
+        code = run()
+    sys.exit(code)

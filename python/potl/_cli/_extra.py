@@ -183,8 +183,8 @@ def _mix(
     file, task = _task(data, out, key, given)
     with telling(), task._using():
         extras, order = task.uploads()
-        with whole(out):
-            file.write(out, extras, order)
+        with whole(out) as made:
+            file.write(made, extras, order)
     return _written(task, out, len(order))
 
 
@@ -205,8 +205,8 @@ def _make(
     real = task.planned.training_samples
     with telling(), task._using():
         extras = task.make()
-        with whole(out):
-            file.write(out, extras, [real + place for place in range(len(extras))])
+        with whole(out) as made:
+            file.write(made, extras, [real + place for place in range(len(extras))])
     return _written(task, out, len(extras))
 
 

@@ -25,16 +25,23 @@ def require_new(path: Path) -> None:
 
 
 @contextlib.contextmanager
-def whole(path: Path) -> Iterator[None]:
-    """What was not written to its end is removed: half of an upload looks like one."""
+def whole(path: Path) -> Iterator[Path]:
+    """Yields a name to write a file or folder to, which gets its own when the block ends well. What
+    was not written to its end never has that: half of an upload looks like one.
+    """
     require_absent(path)
+    made = path.with_name(f".potl-{random_name()}{path.suffix}")
     try:
-        yield
-    except BaseException:
-        if path.is_dir():
-            shutil.rmtree(path, ignore_errors=True)
+        yield made
+        require_absent(path)
+        made.rename(path)
+    except BaseException as error:
+        if made.is_dir():
+            shutil.rmtree(made, ignore_errors=True)
         else:
-            path.unlink(missing_ok=True)
+            made.unlink(missing_ok=True)
+        if isinstance(error, OSError) and str(error.filename).startswith(str(made)):
+            error.filename = str(path)
         raise
 
 

@@ -29,7 +29,12 @@ def write_pair(path: Path, *, encryption: bool = False) -> tuple[Path, Path, str
     _core.create_directory(str(name.parent))
     key = _core.OpeningKey.generate() if encryption else _core.SigningKey.generate()
     write_private(private, key)
-    write_new(public, key.public_key.to_pem(), mode=0o644)
+    try:
+        write_new(public, key.public_key.to_pem(), mode=0o644)
+    except BaseException:
+        # Nobody has the public half: the key has no use, and would be in the way of the next try.
+        private.unlink()
+        raise
     return private, public, key.public_key.raw.hex()
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from .._base._errors import LimitError, PotlError, StorageError
 from .._record._records import CHAIN, HEAD, MAX_RECORD
 from . import _source
-from ._mirror import new_root
+from ._mirror import new_root, write_at
 from ._remote import AnyRun, Remote, as_remote, require_few
 
 if TYPE_CHECKING:
@@ -73,27 +73,27 @@ class _Copy(Followed):
 
     def _bring(self, name: str, size: int) -> None:
         self._sizes.setdefault(name, 0)
-        with (self.directory / name).open("ab") as file:
-            while (have := self._sizes[name]) < size and not self._ended.is_set():
-                length = min(size - have, _PIECE)
-                held = sum(self._sizes.values())
-                if held + length > self._most:
-                    raise LimitError(
-                        f"the logs of the run have more than {self._most} bytes",
-                        "raise cache_bytes",
-                    )
-                parts: list[bytes] = []
-                self._source.read(name, have, length, parts.append)
-                more = b"".join(parts)
-                # A trainer that resumes takes back what a crash left of a record, zeros included.
-                kept = len(more)
-                if name == _source.LOG:
-                    kept, self._chain = _whole(more, have, self._chain)
-                file.write(more[:kept])
-                file.flush()
-                self._sizes[name] = have + kept
-                if not kept or have + len(more) >= size:
-                    return
+        write_at(self.directory / name, 0, b"")
+        while (have := self._sizes[name]) < size and not self._ended.is_set():
+            length = min(size - have, _PIECE)
+            held = sum(self._sizes.values())
+            if held + length > self._most:
+                raise LimitError(
+                    f"the logs of the run have more than {self._most} bytes",
+                    "raise cache_bytes",
+                )
+            parts: list[bytes] = []
+            self._source.read(name, have, length, parts.append)
+            more = b"".join(parts)
+            # A trainer that resumes takes back what a crash left of a record, zeros included.
+            kept, chain = len(more), self._chain
+            if name == _source.LOG:
+                kept, chain = _whole(more, have, chain)
+            write_at(self.directory / name, have, more[:kept])
+            # Not before: on a full disk it is brought again, once there is room.
+            self._sizes[name], self._chain = have + kept, chain
+            if not kept or have + len(more) >= size:
+                return
 
     def go_on(self) -> None:
         """Brings what comes, until it is ended or nobody answered for too long."""

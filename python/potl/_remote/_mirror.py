@@ -165,6 +165,22 @@ class Mirror:
         return self.directory / name
 
 
+def write_at(path: Path, at: int, data: bytes) -> None:
+    """Writes at a place of a file, which is made where there is none.
+
+    Raises:
+        StorageError: There is no room. A part may be there.
+    """
+    with _written(path):
+        file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            while data:
+                count = os.pwrite(file, data, at)
+                at, data = at + count, data[count:]
+        finally:
+            os.close(file)
+
+
 @contextlib.contextmanager
 def _written(path: Path) -> Iterator[None]:
     try:

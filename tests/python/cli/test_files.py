@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import stat
 from pathlib import Path
 from typing import Any
@@ -33,6 +35,23 @@ def test_keygen_never_replaces_a_file(
     assert _cli.run(["keygen", str(tmp_path / "trainer")]) == 2
     assert (tmp_path / existing).read_text() == "mine"
     assert len(list(tmp_path.iterdir())) == 1
+
+
+def test_of_a_pair_that_is_not_written_whole_nothing_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    link = os.link
+
+    def full(source: Path, target: Path) -> None:
+        if target.suffix == ".pub":
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        link(source, target)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "link", full)
+        assert _cli.run(["keygen", str(tmp_path / "trainer")]) == 3
+    assert not list(tmp_path.iterdir())
+    assert _cli.run(["keygen", str(tmp_path / "trainer")]) == 0
 
 
 def test_keygen_takes_the_name_with_or_without_its_suffix(tmp_path: Path) -> None:

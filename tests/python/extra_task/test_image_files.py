@@ -4,8 +4,10 @@
 from __future__ import annotations
 
 import collections
+import os
 import re
 import shlex
+import signal
 import struct
 import subprocess
 import zlib
@@ -212,3 +214,26 @@ def test_an_upload_that_is_not_finished_is_removed(
     assert _cli.run(words) == 3
     assert not (tmp_path / "upload").exists()
     assert ExtraKey(tmp_path / "k")._known()["uses"] == []
+
+
+def test_what_a_kill_left_of_an_upload_has_not_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    photos = folder(tmp_path / "photos", colours, ".png")
+    words = ["extra-task", "mix", str(photos), str(tmp_path / "upload"), "--key",
+             str(key_of(tmp_path / "k"))]  # fmt: skip
+    child = os.fork()
+    if not child:
+        written = []
+
+        def plain(source: Path) -> bytes:
+            written.append(source)
+            if len(written) == 5:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return source.read_bytes()
+
+        monkeypatch.setattr("potl._extra_task._folders.plain", plain)
+        os._exit(_cli.run(words))
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
+    assert not (tmp_path / "upload").exists()
+    assert _cli.run(words) == 0  # and says that the key was used

@@ -78,9 +78,11 @@ def test_every_new_name_is_synced_in_its_directory(tmp_path: Path) -> None:
     )
     synced = {Path(line) for line in log.read_text().splitlines()}
     expected = ["", "new", "new/runs", "new/runs/1", "new/runs/1/checkpoints", "agreed", "memory"]
-    expected += ["memory/a", "sealed", "sealed/job.sealed", "opened"]
+    expected += ["memory/a", "sealed", "opened"]
     assert {here / name for name in expected} <= synced
     contents = {path.parent for path in synced if ".tmp" in path.name or path.suffix == ".log"}
-    assert {here / "agreed", here / "new/runs/1"} <= contents
+    assert {here / "agreed", here / "new/runs/1", here / "sealed"} <= contents
     made = [path for path in synced if path.parent == here / "opened"]  # before its last name
-    assert len(made) == 1 and {made[0] / "job.json", made[0] / "driver_tasks.py"} <= synced
+    assert len(made) == 1
+    files = [path for path in synced if path.parent == made[0]]
+    assert len(files) == len(list((here / "opened/order").iterdir()))

@@ -218,6 +218,32 @@ def test_a_log_that_cannot_be_read_is_an_error_and_not_an_empty_run(tmp_path: Pa
         assert not isinstance(caught.value, _core.MissingError)
 
 
+def test_a_run_that_was_killed_before_its_first_state_is_begun_again(tmp_path: Path) -> None:
+    path, job = tmp_path / "run", long_job(4)
+    recorder = _core.Recorder.create(str(path), job, key(), software="")
+    recorder.append_initial(state_at(0))
+    append_steps(recorder, job, 1, 4)
+    recorder.abandon()
+    log = path / "transcript.log"
+    whole = log.read_bytes()
+    header = 16 + 4 + int.from_bytes(whole[16:20], "little") + 32
+    first = header + 4 + int.from_bytes(whole[header : header + 4], "little") + 32
+    (path / ".job.json.1234567890.tmp").write_bytes(b"half")
+    for size in range(header, first):
+        log.write_bytes(whole[:size])
+        assert not _core.holds_run(str(path))
+    recorder = _core.Recorder.create(str(path), job, key(), software="")
+    recorder.append_initial(state_at(0))
+    append_steps(recorder, job, 1, 4)
+    recorder.abandon()
+    assert log.read_bytes() == whole
+    # A run of which the second record was damaged later is not written over.
+    log.write_bytes(whole[:header] + (60000).to_bytes(4, "little") + whole[header + 4 :])
+    assert _core.holds_run(str(path))
+    with pytest.raises(_core.UsageError, match="holds a run already"):
+        _core.Recorder.create(str(path), job, key(), software="")
+
+
 def test_leaving_a_recorder_loses_nothing(tmp_path: Path) -> None:
     job = long_job(10)
     recorder = _core.Recorder.create(str(tmp_path / "run"), job, key(), software="")

@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import contextlib
+import errno
+import os
 import shutil
 import time
 from collections.abc import Callable, Iterator
@@ -116,6 +118,56 @@ def test_a_run_is_followed_while_it_grows(
         )
     assert found.agrees is False and found.difference is not None
     assert found.difference.step == AT
+
+
+class SmallDisk:
+    """In the place of `os`: a disk that is full for a while, of which the last write was a half."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.is_full, self.refused = False, 0
+        self._pwrite = os.pwrite
+        monkeypatch.setattr(os, "pwrite", self.pwrite)
+
+    def pwrite(self, file: int, data: bytes, at: int) -> int:
+        if self.is_full and self.refused % 2:
+            self.refused += 1
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        self.refused += self.is_full
+        return self._pwrite(file, data[: len(data) // 2] if self.is_full else data, at)
+
+
+@pytest.mark.parametrize("for_good", [False, True])
+def test_a_disk_that_is_full_here_is_not_the_end_of_the_run(
+    job: potl.Job, honest: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, for_good: bool
+) -> None:
+    whole = (honest / "transcript.log").read_bytes()
+    run = shutil.copytree(honest, tmp_path / "run")
+    log = run / "transcript.log"
+    log.write_bytes(whole[: len(whole) // 3])
+    disk = SmallDisk(monkeypatch)
+
+    def fill() -> None:
+        disk.is_full = True
+        log.write_bytes(whole)
+        until = time.monotonic() + 30
+        while disk.refused < 6 and time.monotonic() < until:
+            time.sleep(0.05)
+        disk.is_full = for_good
+
+    when_it_waits(monkeypatch, fill)
+
+    def audit(where: str, timeout: float) -> potl.Audit:
+        return potl.audit(
+            where, job=job, task=build, log=tmp_path / "log", follow=True, timeout=timeout
+        )
+
+    with served(run) as where:
+        if for_good:
+            with pytest.raises(potl.StorageError, match=r"transcript.log cannot be written: No sp"):
+                audit(where, 2)
+            disk.is_full = False
+        found = audit(where, 60)
+    assert found.agrees is True, found.reason
 
 
 # Bytes of the record that is torn there.
