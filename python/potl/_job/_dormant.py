@@ -7,25 +7,27 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeGuard
-
-from torch import nn
+from collections.abc import Callable, Iterable, Iterator
+from numbers import Integral, Real
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard
 
 from .._base._errors import Problem
-from .._task._capture import is_torchs
+from ._holders import Path, Space, spaces_of
 
 if TYPE_CHECKING:
     from .._task._task import Task
 
-# What a count may come to, a multiple of the usual periods up to 2,000, and what becomes one next;
-# and what a float beside it may: an average of losses, which tells a spike, is also small.
+# What a count may come to, a multiple of the usual periods up to 2,000, and what a float beside it
+# may: an average of losses, which tells a spike, is also small.
 _MANY, _SMALL = 1_386_000, 1e-6
-_SIZES = ((_MANY, _MANY), (_MANY - 1, _MANY - 1), (_MANY, _SMALL))
+# Of all numbers the unit, whether later ones are larger, as a step may go by how far two of them
+# are apart, and what each count has yet to do until it is a multiple.
+_SIZES = ((_MANY, True, 0), (_MANY, False, 1), (_SMALL, True, 0), (_SMALL, False, 0))
 # What a list may come to; of more, a step that stacks them could need more memory than there is.
 _LENGTH = 64
 
-Attributes = list[dict[str, object]]
+Attributes: TypeAlias = "dict[Path, dict[Any, object]]"
+_Place: TypeAlias = "tuple[Path, Any]"
 
 
 class _Far(int):
@@ -50,6 +52,12 @@ class _Far(int):
         total = super().__add__(other)
         return total if total is NotImplemented else _far(total, self.shown)
 
+    def __sub__(self, other: Any) -> Any:
+        if not isinstance(other, _Far):
+            return super().__sub__(other)
+        low, high = self.shown.start - other.shown.stop, self.shown.stop - other.shown.start
+        return _far(int(self) - int(other), range(low, high + 1))
+
 
 def _far(count: int, shown: range) -> _Far:
     far = _Far(count)
@@ -58,8 +66,11 @@ def _far(count: int, shown: range) -> _Far:
 
 
 def attributes(task: Task) -> Attributes:
-    """What objects that could keep state have as attributes: of lists the length."""
-    return [{name: _size(value) for name, value in vars(one).items()} for one in holders_of(task)]
+    """Numbers in the attributes of objects that could keep state, and how long lists are."""
+    return {
+        path: {name: _size(value) for name, value in dict.items(space.values)}
+        for path, space in spaces_of(task).items()
+    }
 
 
 def acting_later(
@@ -81,26 +92,37 @@ def acting_later(
             state; whatever it raises came from what was changed.
         keep_it: The remedy.
     """
-    counts: list[tuple[Any, str, Any]] = []
-    shown: dict[tuple[int, str], range] = {}
-    lists: list[tuple[Any, str, Any]] = []
-    full: list[tuple[Any, str, Any]] = []
-    holders = [*zip(holders_of(first), holders_of(second), strict=True)]
-    for (there, here), was, then in zip(holders, before, middle, strict=True):
-        for name, value in vars(there).items():
+    there, made = spaces_of(first), attributes(second)
+    counts: dict[_Place, Any] = {}
+    shown: dict[_Place, range] = {}
+    lists: dict[_Place, Any] = {}
+    full: dict[_Place, Any] = {}
+    for path, space in there.items():
+        was, then, here = (one.get(path, {}) for one in (before, middle, made))
+        for name, value in [*dict.items(space.values)]:
             # What the class declares is the object's own from the first assignment on.
-            old = was[name] if name in was else _size(getattr(type(there), name, None))
-            if type(value) in (int, float) and old != (now := _size(value)):
-                if type(value) is int:
-                    low, high = sorted((value, old if type(old) is int else value))
-                    shown[id(here), name] = range(low, high + 1)
-                # What each step makes the same, whichever went before, is no count: a width.
-                if not now == then.get(name) == _size(vars(here).get(name)):
-                    counts.append((here, name, value))
-            elif _is_list(value) and value and old != (now := len(value)):
-                is_full = now == then.get(name) == _size(vars(here).get(name))
-                (full if is_full else lists).append((here, name, value[0]))
-    lengths = [_size(vars(thing).get(name)) for thing, name, _ in full]
+            late = _size(getattr(space.kind, name, None)) if space.kind else then.get(name)
+            old, now = was.get(name, late), _size(value)
+            if old is None and space.kind is None:
+                continue  # one more entry of a cache
+            if now is None or old == now:
+                continue
+            # What each step makes the same, whichever went before, is no count: a width.
+            is_same = now == then.get(name) == here.get(name)
+            if _is_list(value):
+                if value:
+                    (full if is_same else lists)[path, name] = value[0]
+            elif not is_same:
+                counts[path, name] = value
+                if isinstance(value, Integral):
+                    low, high = sorted((int(value), old if isinstance(old, int) else int(value)))
+                    shown[path, name] = range(low, high + 1)
+
+    def put(values: dict[_Place, Any]) -> None:
+        spaces = spaces_of(second)  # a step may have made them anew
+        for (path, name), value in values.items():
+            if path in spaces:
+                spaces[path].values[name] = value
 
     def acts() -> str | None:
         try:
@@ -108,86 +130,91 @@ def acting_later(
         except Exception as error:
             return f"{type(error).__name__}: {error}".splitlines()[0]
 
-    for count, other in _SIZES:
+    def problem(what: str, how: str, places: Iterable[_Place]) -> Problem:
+        return Problem(
+            what=f"{what} during training "
+            + ("makes a step fail, so it may change" if how else "changes")
+            + " what a step does, and no checkpoint holds it"
+            + (f": {how}" if how else ""),
+            where=", ".join(f"{there[path].name}.{name}" for path, name in places),
+            remedy=f"{keep_it}; if it is only a log, or only ends the training, keep it in the "
+            "body of a loop around Prover.steps()",
+        )
+
+    for unit, rising, missing in _SIZES:
         grown = counts
-        if other == _SMALL and all(type(value) is int for *_, value in counts):
+        if unit == _SMALL and all(isinstance(value, Integral) for value in counts.values()):
             break
         while grown:
-            for thing, name, value in counts:
-                far = type(value) is int and count == _MANY
-                big = count if type(value) is int else other
-                seen = shown.get((id(thing), name), range(0))
-                setattr(thing, name, _far(count, seen) if far else big)
+            large: dict[_Place, Any] = {}
+            for number, place in enumerate(counts if rising else reversed(counts), 1):
+                big = number * _MANY - missing
+                far = big if missing else _far(big, shown.get(place, range(0)))
+                large[place] = far if isinstance(counts[place], Integral) else number * unit
+            put(large)
             how = acts()
             if how is not None:
-                what = "a number that counts up" if other == count else "a number that moves"
-                return _problem(what, how, [one[:2] for one in counts], keep_it)
+                what = "a number that counts up" if unit == _MANY else "a number that moves"
+                return problem(what, how, counts)
             # What moves with a count is one as well: epochs by batches, steps without a new best.
-            known = {(id(thing), name) for thing, name, _ in counts}
-            grown = [one for one in _moved(holders) if (id(one[0]), one[1]) not in known]
-            counts = [*counts, *grown]
+            grown = {place: was for place, was in _moved(there, second) if place not in counts}
+            counts.update(grown)
     # What each step makes as long, such as a grid for inputs of a size, grows if a count says so.
-    after = [_size(vars(thing).get(name)) for thing, name, _ in full]
-    lists += [one for one, was, now in zip(full, lengths, after, strict=True) if was != now]
-    longer: list[tuple[Any, list[Any]]] = []
-    # Together, because those of one log are as long as each other.
-    for thing, name, item in lists:
-        kept = vars(thing).get(name)
-        if _is_list(kept):
-            longer.append((kept, [*kept]))
-            kept.extend([item] * _LENGTH)
-    how = acts() if lists else None
+    after = attributes(second)
+    lists |= {
+        (path, name): item
+        for (path, name), item in full.items()
+        if after.get(path, {}).get(name) != made.get(path, {}).get(name)
+    }
     # Put back: an object that both tasks share, such as a global loss, goes on in the training.
-    for thing, name, value in counts:
-        setattr(thing, name, value)
-    for kept, items_before in longer:
-        kept.clear()
-        kept.extend(items_before)
-    return (
-        None
-        if how is None
-        else _problem("a list that grows", how, [one[:2] for one in lists], keep_it)
-    )
+    put(counts)
+    # Together, because those of one log are as long as each other; and with numbers like those that
+    # a step compares its own with, such as losses.
+    for filler in (None, _MANY, _SMALL):
+        longer: list[tuple[Any, list[Any]]] = []
+        spaces = spaces_of(second)
+        for (path, name), item in lists.items():
+            kept = spaces[path].values.get(name) if path in spaces else None
+            if _is_list(kept) and (filler is None or _is_number(item)):
+                longer.append((kept, [*kept]))
+                kept.extend([item if filler is None else _like(item, filler)] * _LENGTH)
+        how = acts() if longer else None
+        for kept, items_before in longer:
+            kept.clear()
+            kept.extend(items_before)
+        if how is not None:
+            return problem("a list that grows", how, lists)
+    return None
 
 
-def _moved(holders: list[tuple[Any, Any]]) -> list[tuple[Any, str, Any]]:
+def _moved(there: dict[Path, Space], second: Task) -> Iterator[tuple[_Place, Any]]:
     """Numbers of the second task that are not those of the first, which are named last."""
-    found = []
-    for there, here in holders:
-        for name, value in vars(here).items():
-            was = vars(there).get(name, getattr(type(there), name, None))
-            if {type(value), type(was)} <= {int, float} and _size(value) != _size(was):
-                found.append((here, name, was))
-    return found
-
-
-def _problem(what: str, how: str, kept: list[tuple[Any, str]], keep_it: str) -> Problem:
-    return Problem(
-        what=f"{what} during training "
-        + ("makes a step fail, so it may change" if how else "changes")
-        + " what a step does, and no checkpoint holds it"
-        + (f": {how}" if how else ""),
-        where=", ".join(f"{type(thing).__name__}.{name}" for thing, name in kept),
-        remedy=f"{keep_it}; if it is only a log, or only ends the training, keep it in the body of "
-        "a loop around Prover.steps()",
-    )
+    for path, space in spaces_of(second).items():
+        if path in there:
+            for name, value in [*dict.items(space.values)]:
+                was = there[path].values.get(name, getattr(space.kind, str(name), None))
+                if _is_number(value) and _is_number(was) and _size(value) != _size(was):
+                    yield (path, name), was
 
 
 def _size(value: object) -> object:
-    if type(value) is float and math.isnan(value):
-        return "NaN"  # which equals itself
-    if isinstance(value, _Far):
+    """What tells whether a number or a list was changed; None of anything else."""
+    if _is_list(value):
+        return len(value)
+    if not _is_number(value):
+        return None
+    if isinstance(value, Integral):
         return int(value)
-    return len(value) if _is_list(value) else value
+    return "NaN" if math.isnan(value) else value  # which equals itself
+
+
+def _like(number: Real, other: float) -> Any:
+    return int(other) if isinstance(number, Integral) else float(other)
+
+
+def _is_number(value: object) -> TypeGuard[Real]:
+    return isinstance(value, Real) and not isinstance(value, bool)
 
 
 def _is_list(value: object) -> TypeGuard[list[Any] | deque[Any]]:
     return isinstance(value, (list, deque))
-
-
-def holders_of(task: Task) -> list[Any]:
-    """Objects in whose attributes a task could keep state. Those of torch's hide none."""
-    beside = [task.loss, *task.state.values()]
-    beside += [one for one in (*task.optimizers, *task.schedulers) if not is_torchs(one)]
-    beside += task.ema.modules() if isinstance(task.ema, nn.Module) else [task.ema]
-    return [*task.model.modules(), task, *(one for one in beside if hasattr(one, "__dict__"))]

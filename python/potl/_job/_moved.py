@@ -6,7 +6,6 @@ it moves, as that of a teacher, shows in the third step: other numbers in its pl
 from __future__ import annotations
 
 import contextlib
-import inspect
 from collections import deque
 from collections.abc import Callable, Iterator
 from types import FunctionType, MethodType, ModuleType
@@ -18,21 +17,14 @@ from torch import nn
 from .._base._errors import Problem, is_own_trouble
 from .._task._capture import is_torchs
 from .._task._task import Task
-from ._dormant import holders_of
+from ._holders import HELD, PARTS, Path, held_by, holders_of
 
 # Of containers and tensors, of which more would only take longer; and how deep they are looked at.
 _FIRST, _DEPTH = 64, 3
 # Attributes that are named.
 _NAMED = 5
 
-# What a checkpoint holds, or torch sets.
-_PARTS = {*inspect.signature(Task).parameters, "optimizers", "schedulers", "_depended"}
-_HELD = {"_parameters", "_buffers", "_modules", "state", "param_groups", "_opt_called"}
-
-_Path: TypeAlias = "tuple[object, ...]"
-"""The number of an object, class and name of its attribute, keys in it."""
-
-Marks: TypeAlias = "dict[_Path, object]"
+Marks: TypeAlias = "dict[Path, object]"
 """What tells whether a value was changed."""
 
 
@@ -41,12 +33,12 @@ def marks_of(task: Task) -> Marks:
     return {path: _mark(value) for path, value in _values(task)}
 
 
-def moved(before: Marks, after: Marks) -> list[_Path]:
+def moved(before: Marks, after: Marks) -> list[Path]:
     """Where something was changed or made in between."""
     return [path for path, mark in after.items() if mark != before.get(path)]
 
 
-def moving(before: Marks, after: Marks) -> list[_Path]:
+def moving(before: Marks, after: Marks) -> list[Path]:
     """Which tensors were changed in between. Made anew, or with another size, they are a cache."""
     pairs = [(path, before.get(path), after[path]) for path in moved(before, after)]
     return [
@@ -56,14 +48,14 @@ def moving(before: Marks, after: Marks) -> list[_Path]:
     ]
 
 
-def listed(paths: list[_Path]) -> str:
+def listed(paths: list[Path]) -> str:
     """The names of the first attributes."""
     names = [*dict.fromkeys(str(path[1]) for path in paths)]
     more = ["..."] if len(names) > _NAMED else []
     return ", ".join(names[:_NAMED] + more)
 
 
-def as_state(paths: list[_Path], task: Task) -> str | None:
+def as_state(paths: list[Path], task: Task) -> str | None:
     """The argument that would keep what changed in an optimizer, if that is an object whose state
     can be saved, such as the optimizer around which another one was made.
     """
@@ -79,7 +71,7 @@ def as_state(paths: list[_Path], task: Task) -> str | None:
 def acting_tensors(
     first: Task,
     second: Task,
-    paths: tuple[list[_Path], list[_Path]],
+    paths: tuple[list[Path], list[Path]],
     changed: Callable[[], bool],
     batch: Callable[[], object],
     keep_it: str,
@@ -138,20 +130,14 @@ def acting_tensors(
     )
 
 
-def _values(task: Task) -> Iterator[tuple[_Path, object]]:
+def _values(task: Task) -> Iterator[tuple[Path, object]]:
     holders = holders_of(task)
-    known = {id(one) for one in (*holders, *_held_by(task))}
+    known = {id(one) for one in (*holders, *held_by(task))}
     for number, one in enumerate(holders):
-        held = _PARTS if one is task else {*_HELD, *_of_its_state(one)}
+        held = PARTS if one is task else {*HELD, *_of_its_state(one)}
         for name, value in [*vars(one).items()]:
             if name not in held:
                 yield from _leaves(value, (number, f"{type(one).__name__}.{name}"), _DEPTH, known)
-
-
-def _held_by(task: Task) -> Iterator[object]:
-    """What else a task has, which a checkpoint holds, or the client: an attribute may name it."""
-    yield from (*task.optimizers, *task.schedulers, task.scaler, task.dataset)
-    yield from (*task.model.parameters(), *task.model.buffers())
 
 
 def _of_its_state(thing: Any) -> Iterator[str]:
@@ -160,7 +146,7 @@ def _of_its_state(thing: Any) -> Iterator[str]:
         yield from _parts(thing, only_state=True)
 
 
-def _leaves(value: Any, path: _Path, depth: int, known: set[int]) -> Iterator[tuple[_Path, object]]:
+def _leaves(value: Any, path: Path, depth: int, known: set[int]) -> Iterator[tuple[Path, object]]:
     if id(value) in known:
         return
     parts = _parts(value) if depth else {}

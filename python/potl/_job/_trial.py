@@ -463,6 +463,12 @@ class _Attempt:
         hidden = "something keeps state that a checkpoint does not hold"
         if argument is not None:
             return f"{hidden}: pass {argument} to potl.Task"
+        if not self._moved:
+            return (
+                f"{hidden}, and no attribute shows it: draw from the global generators of torch, "
+                "random or numpy.random instead of one of your own; what a global variable or a "
+                "closure keeps, make a buffer of the model or an object in state="
+            )
         return f"{hidden}, such as a Python attribute: {_KEEP_IT}"
 
     def _two_steps(

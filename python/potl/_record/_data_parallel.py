@@ -6,11 +6,14 @@ from __future__ import annotations
 import contextlib
 import os
 import tempfile
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch.nn.modules.module import register_module_module_registration_hook
+from torch.nn.parallel import DistributedDataParallel
 
 from .. import _core
 from .._base._errors import MismatchError, UnsupportedError, UsageError
@@ -110,20 +113,21 @@ def plain_modules() -> Iterator[None]:
     """Refuses DistributedDataParallel while a process builds its task: it talks to the others, each
     of which builds at another time, and gloo aborts a process that is told something else.
     """
-    kind = torch.nn.parallel.DistributedDataParallel
-    made = kind.__init__
+    here = threading.get_ident()
 
-    def refused(*given: object, **named: object) -> None:
-        raise UnsupportedError(
-            "DistributedDataParallel is not supported",
-            "train the plain module: potl adds up the gradients of the processes",
-        )
+    def refuse(module: torch.nn.Module, name: str, part: torch.nn.Module | None) -> None:
+        # It has its module before it talks. Another recording's threads have a hook of their own.
+        if isinstance(module, DistributedDataParallel) and threading.get_ident() == here:
+            raise UnsupportedError(
+                "DistributedDataParallel is not supported",
+                "train the plain module: potl adds up the gradients of the processes",
+            )
 
-    kind.__init__ = refused  # type: ignore[method-assign]
+    hook = register_module_module_registration_hook(refuse)
     try:
         yield
     finally:
-        kind.__init__ = made  # type: ignore[method-assign]
+        hook.remove()
 
 
 def follow(build: Callable[[], Task], ranks: Ranks) -> None:

@@ -4,8 +4,11 @@ of sizes alone."""
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
+from typing import Any
 
+import numpy as np
 import pytest
 import tasks
 import torch
@@ -78,6 +81,106 @@ class Patient(potl.Task):
         return loss
 
 
+class Since(potl.Task):
+    """The same by the number of the step that had the best loss."""
+
+    best, best_step, done = float("inf"), 0, 0
+
+    def step(self, batch: object) -> torch.Tensor:
+        loss = super().step(batch)
+        self.done += 1
+        if loss.item() < self.best:
+            self.best, self.best_step = loss.item(), self.done
+        if self.is_late(self.done - self.best_step):
+            self.optimizer.param_groups[0]["lr"] /= 2
+        return loss
+
+    def is_late(self, waited: int) -> bool:
+        return waited > 3
+
+
+class SinceExactly(Since):
+    def is_late(self, waited: int) -> bool:
+        return waited == 4
+
+
+class SinceDeclared(Since):
+    """Has its numbers in another order."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.best_step, self.best, self.done = 0, float("inf"), 0
+
+
+class Noting(Since):
+    """Goes by none of them."""
+
+    def is_late(self, waited: int) -> bool:
+        self.waited = waited
+        return False
+
+
+class Meter:
+    def __init__(self) -> None:
+        self.count, self.total = 0, 0.0
+        self.recent: deque[float] = deque(maxlen=8)
+
+    def add(self, loss: float) -> None:
+        self.count += 1
+        self.total += loss
+        self.recent.append(loss)
+
+
+class Metered(potl.Task):
+    """Decays the weights at some time, by what it keeps beside its attributes."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.meter, self.counts = Meter(), {"step": 0}
+        self.seen, self.best = np.int64(0), np.float32(np.inf)
+        self.memo: dict[float, float] = {}
+
+    def step(self, batch: Any) -> torch.Tensor:
+        key = batch[0].sum().item()
+        batch = [self.memo.setdefault(key, 1.0) * batch[0], batch[1]]
+        loss = super().step(batch)
+        if self.is_late(loss.item()):
+            self.optimizer.param_groups[0]["weight_decay"] = 0.1
+        self.meter.add(loss.item())
+        self.counts["step"] += 1
+        self.seen = self.seen + np.int64(1)
+        self.best = min(self.best, np.float32(loss.item()))
+        return loss
+
+    def is_late(self, loss: float) -> bool:
+        return False
+
+
+class ByHelper(Metered):
+    def is_late(self, loss: float) -> bool:
+        return self.meter.count > 20
+
+
+class ByEntry(Metered):
+    def is_late(self, loss: float) -> bool:
+        return self.counts["step"] > 20
+
+
+class ByScalar(Metered):
+    def is_late(self, loss: float) -> bool:
+        return bool(self.seen > 20)
+
+
+class ByBest(Metered):
+    def is_late(self, loss: float) -> bool:
+        return loss > 1.5 * float(self.best)
+
+
+class ByRecent(Metered):
+    def is_late(self, loss: float) -> bool:
+        return len(self.meter.recent) == 8 and loss > 1.5 * sum(self.meter.recent) / 8
+
+
 @pytest.mark.parametrize("model", [Gridded, Labelled])
 def test_what_a_module_makes_of_sizes_is_no_state(model: Callable[[], nn.Module]) -> None:
     assert potl.check(lambda: tasks.task(model())) == []
@@ -89,11 +192,10 @@ def test_a_list_that_grows_by_a_count_is_state() -> None:
     assert problem.where == "NowAndThen.seen"
 
 
-@pytest.mark.parametrize("seed", range(6))  # of some the second loss is below the first one
-def test_a_count_that_only_another_number_moves_is_state(seed: int) -> None:
+def losing(kind: type[potl.Task]) -> Callable[[], potl.Task]:
     def build() -> potl.Task:
         model = tasks.mlp()
-        return Patient(
+        return kind(
             model=model,
             optimizer=torch.optim.SGD(model.parameters(), lr=0.1),
             dataset=tasks.plain().dataset,
@@ -102,6 +204,41 @@ def test_a_count_that_only_another_number_moves_is_state(seed: int) -> None:
             epochs=3,
         )
 
-    [problem] = potl.check(build, seed=seed)
+    return build
+
+
+@pytest.mark.parametrize("seed", range(6))  # of some the second loss is below the first one
+def test_a_count_that_only_another_number_moves_is_state(seed: int) -> None:
+    [problem] = potl.check(losing(Patient), seed=seed)
     assert "a number that moves" in problem.what
     assert "Patient.waited" in problem.where
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("kind", [Since, SinceExactly, SinceDeclared])
+def test_two_counts_by_whose_difference_a_step_goes_are_state(kind: type[Since], seed: int) -> None:
+    [problem] = potl.check(losing(kind), seed=seed)
+    assert "a number that" in problem.what and f"{kind.__name__}.best_step" in problem.where
+    assert potl.check(losing(Noting), seed=seed) == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "where"),
+    [
+        (ByHelper, "ByHelper.meter.count"),
+        (ByEntry, "ByEntry.counts.step"),
+        (ByScalar, "ByScalar.seen"),
+        (ByBest, "ByBest.best"),
+        (ByRecent, "ByRecent.meter.recent"),
+    ],
+)
+def test_what_an_object_or_a_dict_in_an_attribute_counts_is_state(
+    kind: type[Metered], where: str
+) -> None:
+    [problem] = potl.check(losing(kind))
+    assert "during training changes what a step does" in problem.what
+    assert where in problem.where.split(", ")
+
+
+def test_a_meter_that_nothing_reads_and_a_memo_are_no_state() -> None:
+    assert potl.check(losing(Metered)) == []

@@ -357,6 +357,22 @@ def test_a_count_by_which_a_step_knows_that_it_is_the_first_is_no_state() -> Non
     assert potl.check(own(Guarded)) == []
 
 
+class ByGenerator(Own):
+    """Draws from a generator of its own."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.generator = torch.Generator().manual_seed(1)
+
+    def weight(self) -> torch.Tensor:
+        return torch.rand((), generator=self.generator)
+
+
+def test_what_no_attribute_shows_has_a_remedy_of_its_own() -> None:
+    (problem,) = potl.check(own(ByGenerator))
+    assert problem.where == "Task" and "draw from the global generators" in problem.remedy
+
+
 def test_tensors_that_nothing_reads_or_that_rest_are_no_state() -> None:
     assert potl.check(own(Noting)) == []
     assert potl.check(own(Mixed)) == []

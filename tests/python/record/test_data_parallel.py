@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -21,6 +22,7 @@ import potl
 from potl._cli import _cli
 from potl._job._running_statistics import fma
 from potl._record import _data_parallel, _record
+from potl._record._data_parallel import plain_modules
 
 # Of torch's own arithmetic, whose moves of running statistics are not potl's.
 ROUNDED = "batch norm stock"
@@ -104,6 +106,29 @@ def test_every_process_says_what_prevents_it(refused, name, kind, text):
     for rank, found in enumerate(refused):
         own = name == "another task" and rank == 2
         assert (text.partition(": ")[2] if own else text) in found[name][1]
+
+
+class Wrapped(torch.nn.parallel.DistributedDataParallel):
+    """As torch's begins, without processes to talk to."""
+
+    def __init__(self):
+        torch.nn.Module.__init__(self)
+        self.module = torch.nn.Linear(1, 1)
+
+
+def test_recordings_in_two_threads_refuse_wrapped_modules_each_for_itself():
+    made = torch.nn.parallel.DistributedDataParallel.__init__
+    first, second = plain_modules(), plain_modules()
+    with ThreadPoolExecutor(1) as other:
+        first.__enter__()
+        other.submit(second.__enter__).result()
+        first.__exit__(None, None, None)
+        Wrapped()
+        with pytest.raises(potl.UnsupportedError, match="DistributedDataParallel is not"):
+            other.submit(Wrapped).result()
+        other.submit(second.__exit__, None, None, None).result()
+        other.submit(Wrapped).result()
+    assert torch.nn.parallel.DistributedDataParallel.__init__ is made
 
 
 @pytest.mark.parametrize("first", ["potl.Task", ""], ids=["before", "after"])
