@@ -112,6 +112,7 @@ def test_what_the_batch_or_the_generator_decides_is_believed(operator: int, case
     assert (judged.winner, judged.recomputed) == ("auditor", False)
     assert judged.believed == 5
     assert not any("computed again" in line for line in judged.lines()[1:])
+    assert any("also who is right: the task decides that" in line for line in judged.lines())
 
 
 class Forger(potl.Referee):
