@@ -119,10 +119,21 @@ def test_who_lies_about_a_nan_convicts_nobody_on_another_machine(
     ids=["invented", "invented in the last", "repaired", "repaired in the last"],
 )
 def test_a_nan_of_one_alone_excuses_no_step(
-    first: int, at: int, change: Callable[[torch.Tensor], object], tmp_path: Path
+    first: int,
+    at: int,
+    change: Callable[[torch.Tensor], object],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     build, job = functools.partial(normalised, first), nan_job(first)
     run = false_run(first, at, change, job, tmp_path / "run")
+
+    def forged(self: potl.Party, step: int, _: Any) -> object:
+        """Of the one state that has a NaN, twice."""
+        states = self._state_at(step, since=step), self._evidence.load_state(STEPS)
+        return next((shown for one in states if (shown := shown_nan([one, one]))), None)
+
+    monkeypatch.setattr(potl.Party, "_nan", forged)
     verdict = disputed(run, job, tmp_path, build=build)
     assert (verdict.winner, verdict.why, verdict.step) == ("auditor", "structure", at)
     assert verdict.operator is not None and verdict.operator[1] == "capture"
