@@ -180,18 +180,11 @@ void bind_proceedings(py::module_& module) {
       .def_property_readonly("head", [](const proceedings& self) { return to_bytes(self.head()); })
       .def_property_readonly("step", &proceedings::step)
       .def(
-          "next_flags",
-          [](const proceedings& self, party from, const py::buffer& record, std::uint64_t index,
-             const py::iterable& proof) {
-            return self.next_flags(from, {index, copied(record), to_digests(proof)}).value();
+          "final_state",
+          [](const proceedings& self, party one) {
+            return to_bytes(*self.notes().of(one).final_state);
           },
-          py::arg("party"), py::arg("record"), py::arg("index"), py::arg("proof"))
-      .def(
-          "has_diverged",
-          [](const proceedings& self, const std::pair<std::uint32_t, std::uint32_t>& flags) {
-            return self.has_diverged({flags.first, flags.second});
-          },
-          py::arg("flags"))
+          py::arg("party"))
       .def_property_readonly("inner", &proceedings::inner)
       .def_property_readonly("openings",
                              [](const proceedings& self) {

@@ -241,17 +241,8 @@ class DisputeProceedings:
     def step(self) -> int:
         """The disputed step, from 1; 0 as long as it is not found."""
 
-    def next_flags(
-        self, party: DisputeParty, record: bytes, index: int, proof: Sequence[bytes]
-    ) -> int:
-        """The flags of a party's record of the step after that. MismatchError, MalformedError,
-        UnsupportedError: it is none of its commitment.
-        """
-
-    def has_diverged(self, flags: tuple[int, int]) -> bool:
-        """Whether both parties showed a record of that step, or of a later one, whose loss or
-        gradient is not finite. `flags`: `next_flags` of both, 0 where nobody asked.
-        """
+    def final_state(self, party: DisputeParty) -> bytes:
+        """The digest of a party's state at the end of the job."""
 
     @property
     def inner(self) -> DisputeNext | None:

@@ -198,30 +198,19 @@ status verify_opening(std::uint64_t index, const opening& shown, const digest& b
   return unit{};
 }
 
-result<transcript::step_record> committed_step(const committed_record& shown, std::uint64_t step,
-                                               const transcript::run_note& note) {
+status verify_step_claim(const claim& one, std::uint64_t step, const transcript::run_note& note) {
   const auto mismatch = [](const char* what) { return error{errc::mismatch, what, ""}; };
+  if (!one.record) return mismatch("a claim about a step needs its record");
+  const committed_record& shown = *one.record;
   const checkpoint_note& committed = note.note.note;
   const auto decoded = transcript::decode(shown.record);
   if (!decoded) return decoded.why();
   const auto* record = std::get_if<transcript::step_record>(&*decoded);
   if (record == nullptr || record->step != step) return mismatch("the record is of another step");
   if (record->job_id != note.job_id) return mismatch("the record is of another job");
-  if (const status held = verify_inclusion(shown.index, committed.size, leaf_hash(shown.record),
-                                           shown.proof, committed.root);
-      !held) {
-    return held.why();
-  }
-  return *record;
-}
-
-status verify_step_claim(const claim& one, std::uint64_t step, const transcript::run_note& note) {
-  const auto mismatch = [](const char* what) { return error{errc::mismatch, what, ""}; };
-  if (!one.record) return mismatch("a claim about a step needs its record");
-  const auto record = committed_step(*one.record, step, note);
-  if (!record) return record.why();
   if (record->state != one.value) return mismatch("the record holds another state");
-  return unit{};
+  return verify_inclusion(shown.index, committed.size, leaf_hash(shown.record), shown.proof,
+                          committed.root);
 }
 
 // Each record has one step, so how far two records lie apart says whether a resume lies between.

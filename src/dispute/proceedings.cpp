@@ -102,25 +102,6 @@ std::uint64_t proceedings::step() const noexcept {
   return steps.is_narrow() ? steps.high : 0;
 }
 
-// An update may make a NaN of finite gradients, and a NaN stays: later records tell. Up to the step
-// both have the same bits, and whether its loss and gradients are finite is no processor's.
-bool proceedings::has_diverged(const both<std::uint32_t>& next) const {
-  for (auto one = flags_.trainer.lower_bound(step()); one != flags_.trainer.end(); ++one) {
-    const auto other = flags_.auditor.find(one->first);
-    if (other == flags_.auditor.end()) continue;
-    if (transcript::has_diverged(one->second & other->second)) return true;
-    const auto flag = transcript::step_flag::non_finite;
-    if (one->first == step() && has(one->second, flag) != has(other->second, flag)) return false;
-  }
-  return transcript::has_diverged(next.trainer & next.auditor);
-}
-
-result<std::uint32_t> proceedings::next_flags(party from, const committed_record& shown) const {
-  const auto record = committed_step(shown, step() + 1, notes_.of(from));
-  if (!record) return record.why();
-  return record->flags;
-}
-
 std::size_t proceedings::message_bytes() const noexcept { return message_limit(most_asked_); }
 
 result<effect> proceedings::apply(const entry& one) {
@@ -195,9 +176,6 @@ result<effect> proceedings::take(const received& one, std::uint64_t at) {
       openings_.of(one.from) = std::move(*shown);
     } else if (auto* given = std::get_if<answer>(&read->content)) {
       answers_.of(one.from) = std::move(*given);
-    } else if (const auto& record = std::get<claim>(read->content).record) {
-      const auto decoded = transcript::decode(record->record);
-      flags_.of(one.from)[read->index] = std::get<transcript::step_record>(*decoded).flags;
     }
   }
   return done;

@@ -4,8 +4,6 @@
 #include <algorithm>
 #include <utility>
 
-#include <potl/crypto/hasher.hpp>
-
 namespace potl::dispute {
 namespace {
 
@@ -24,6 +22,7 @@ result<referee> referee::open(const setting& known, const terms& agreed, signing
   if (!begun) return begun.why();
   referee out(std::move(*begun), std::move(key));
   out.text_ = line + "\n";
+  out.lines_ = {out.now_.head()};
   return out;
 }
 
@@ -38,12 +37,15 @@ result<referee> referee::resume(const setting& known, std::string_view stored, s
   std::size_t end = stored.find('\n');
   result<proceedings> read = proceedings::begin(known, stored.substr(0, end));
   if (!read) return read.why();
+  std::vector<digest> lines{read->head()};
   for (std::size_t from = end + 1; from < stored.size(); from = end + 1) {
     end = stored.find('\n', from);
     if (const status done = read->append(stored.substr(from, end - from)); !done) return done.why();
+    lines.push_back(read->head());
   }
   referee out(std::move(*read), std::move(key));
   out.text_ = stored;
+  out.lines_ = std::move(lines);
   const result<new_line> restart =
       out.write({std::max(at, out.now_.last_at()), {}, restarted{}, {}});
   if (!restart) return restart.why();
@@ -58,6 +60,7 @@ result<new_line> referee::write(entry one) {
   std::string line = sign_entry(one, key_);
   now_.follow(line, one);
   text_ += line + "\n";
+  lines_.push_back(now_.head());
   return new_line(std::move(line));
 }
 
@@ -87,15 +90,8 @@ result<std::string> referee::decide(const decision& made, std::uint64_t at) {
 std::optional<party> referee::author(bytes_view text) const {
   const result<message> read = parse_message(text, line_limit());
   if (!read || read->run != now_.run() || !read->is_from(now_.known_.key_of(read->from))) return {};
-  // The last line first: it is the parent of what is new. Only a party can make it look further.
-  for (std::size_t end = text_.size(); end > 0;) {
-    const std::size_t before = end < 2 ? std::string::npos : text_.rfind('\n', end - 2);
-    const std::size_t from = before == std::string::npos ? 0 : before + 1;
-    const std::string_view line = std::string_view(text_).substr(from, end - 1 - from);
-    if (sha256_of(as_bytes_view(line)) == read->parent) return read->from;
-    end = from;
-  }
-  return {};
+  if (std::find(lines_.rbegin(), lines_.rend(), read->parent) == lines_.rend()) return {};
+  return read->from;
 }
 
 }  // namespace potl::dispute

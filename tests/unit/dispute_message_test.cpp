@@ -363,6 +363,12 @@ TEST_CASE("a transport that does not know who sends can ask who signed") {
   REQUIRE(at.judge.author(as_bytes_view(text)) == party::trainer);
   table another(about, opened_at + 7);
   REQUIRE(!another.judge.author(as_bytes_view(text)));
+  // A referee that was away knows its stored lines.
+  at.spread();
+  const std::string reply = at.players[1].next_message().value();
+  const referee resumed =
+      referee::resume(about.known, at.judge.transcript(), key_of("referee"), opened_at + 2).value();
+  REQUIRE(resumed.author(as_bytes_view(reply)) == party::auditor);
 }
 
 TEST_CASE("two claims about one place contradict each other, whoever is on turn") {

@@ -93,10 +93,6 @@ result<digest> root_after(std::uint64_t index, const opening& shown);
 /// ok: the first `index` leaves have the root `before`, and with this leaf they have `after`.
 status verify_opening(std::uint64_t index, const opening& shown, const digest& before,
                       const digest& after);
-/// The record, where it is one of `step` of the job and lies under the commitment; else malformed,
-/// unsupported or mismatch.
-result<transcript::step_record> committed_step(const committed_record& shown, std::uint64_t step,
-                                               const transcript::run_note& note);
 /// ok: the record is one of `step` of the job, holds the claim, and lies under the commitment.
 status verify_step_claim(const claim& one, std::uint64_t step, const transcript::run_note& note);
 /// What the last record of a step of a run says of its rounding log; nothing where it has none.

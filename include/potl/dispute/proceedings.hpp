@@ -11,7 +11,6 @@
 
 #include <cstdint>
 #include <functional>
-#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -68,13 +67,6 @@ class proceedings {
   std::uint64_t last_at() const noexcept { return last_at_; }
   /// The step whose leaf both opened, from 1; 0 as long as it is not found.
   std::uint64_t step() const noexcept;
-  /// The flags of a party's record of the step after that; malformed, unsupported or mismatch where
-  /// this is none.
-  result<std::uint32_t> next_flags(party from, const committed_record& shown) const;
-  /// Whether both parties showed a record of that step, or of a later one, whose loss or gradient
-  /// is not finite. False if only one of them did at that step. `next`: `next_flags` of both, as a
-  /// bisection may claim nothing behind the step.
-  bool has_diverged(const both<std::uint32_t>& next = {}) const;
   /// Which bisection is being played, as the referee opened it. Absent between steps.
   const std::optional<inner_bisection>& inner() const noexcept { return inner_; }
   /// What each party opened last; both are there in the referee's turn.
@@ -112,7 +104,6 @@ class proceedings {
   question question_;
   std::uint64_t most_asked_ = 0;  // a network may repeat an answer to an earlier question
   both<answer> answers_;
-  both<std::map<std::uint64_t, std::uint32_t>> flags_;  // of each step that a record was shown of
 };
 
 /// A decision of the referee that a reader can compute again.

@@ -14,6 +14,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include <potl/core/digest.hpp>
 #include <potl/core/result.hpp>
@@ -61,6 +62,7 @@ class referee {
   proceedings now_;
   signing_key key_;
   std::string text_;
+  std::vector<digest> lines_;  // of each line; a party may repeat a message as often as it likes
 };
 
 }  // namespace potl::dispute

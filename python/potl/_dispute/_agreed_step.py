@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from .. import _core
@@ -13,10 +13,11 @@ from .._base._errors import MalformedError
 from .._job._agreement import Build, open_checked
 from . import _answers
 from ._derive import derive_operators
-from ._operators import MARK, Operator, leaf_bytes, marks_of
+from ._operators import MARK, Operator, leaf_bytes, leaf_parts, marks_of
 from ._outline import StateOutline
 from ._rounded import Entries
 from ._seat import NAMES, Name
+from ._shown_nan import shows_nan
 from ._weightless import weightless
 
 if TYPE_CHECKING:
@@ -83,33 +84,36 @@ def parting(operators: Sequence[Operator], answer: bytes) -> int:
 
 
 def other_ends(now: _core.DisputeProceedings, operators: Sequence[Operator]) -> list[bool]:
-    """Whose trace has another number of operators, or does not end in the state it claimed."""
-    capture, wrong = operators[-1], []
-    for opening, claimed, text in zip(
-        now.openings, now.bisections[-1].claimed, now.answers, strict=True
-    ):
-        ended = replace(capture.tensors[0], root=_core.content_root(claimed))
-        fits = opening.leaf == leaf_bytes(replace(capture, results=(ended,)))
-        counted = _answers.from_json(text).get("operators") == len(operators)
-        wrong.append(not (fits and counted))
-    return wrong
-
-
-def end_elsewhere(now: _core.DisputeProceedings) -> bool:
-    """Whether a party opened the end of a step that is not in the state that it claimed."""
-    return any(
+    """Who has another program; or, of two who open one end, who claimed another one. Of two who
+    open two ends, one shows a false operator, and what they claimed decides nothing yet.
+    """
+    wrong = [
+        leaf_parts(operators[-1], opening.leaf) is None
+        or _answers.from_json(text).get("operators") != len(operators)
+        for opening, text in zip(now.openings, now.answers, strict=True)
+    ]
+    if any(wrong) or not same_end(now):
+        return wrong
+    return [
         opening.leaf[-len(claimed) :] != _core.content_root(claimed)
         for opening, claimed in zip(now.openings, now.bisections[-1].claimed, strict=True)
-    )
-
-
-def next_flags(now: _core.DisputeProceedings) -> list[int | None]:
-    """What both recorded of the step after the disputed one; None of who does not show it."""
-
-    def flags(document: Mapping[str, object], party: Name) -> int:
-        return now.next_flags(party, *_answers.record_from_json(document.get("next")))
-
-    return [
-        _answers.read_answer(flags, text, party)
-        for party, text in zip(NAMES, now.answers, strict=True)
     ]
+
+
+def same_end(now: _core.DisputeProceedings) -> bool:
+    """Whether both opened one end of a step, though they claimed two."""
+    trainer, auditor = now.openings
+    return trainer.leaf == auditor.leaf
+
+
+def is_excused(now: _core.DisputeProceedings, party: Name) -> bool:
+    """Whether a party that does not come to the end that it claimed shows a NaN in the one that it
+    comes to, which the other one claimed, and in its own last state: a NaN stays.
+    """
+    own = NAMES.index(party)
+    ends = (now.bisections[-1].claimed[1 - own], now.final_state(party))
+
+    def shows(document: Mapping[str, object]) -> bool:
+        return shows_nan(document.get("nan"), ends)
+
+    return bool(_answers.read_answer(shows, now.answers[own]))

@@ -14,13 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from .. import _core
-from .._base._errors import (
-    LimitError,
-    MalformedError,
-    MismatchError,
-    UnsupportedError,
-    UsageError,
-)
+from .._base._errors import LimitError, MalformedError, MismatchError, UsageError
 from ._encoding import AliasOutline, TensorOutline
 from ._outline import StateOutline
 
@@ -71,7 +65,7 @@ def read_answer(read: Callable[..., T], text: bytes, *agreed: object) -> T | Non
     """What an answer says; None where it does not fit what was agreed."""
     try:
         return read(from_json(text), *agreed)
-    except (MalformedError, MismatchError, LimitError, UnsupportedError):
+    except (MalformedError, MismatchError, LimitError):
         return None
 
 

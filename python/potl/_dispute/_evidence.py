@@ -170,16 +170,17 @@ class Verdict:
         for name in ("true", "trainer", "auditor", "undecided"):
             if name in self.facts:
                 out.append(f"{name}: {self.facts[name]}")
+        if self.winner == "trainer":
+            out.append("not shown: the trainer's other steps. A dispute is no verification")
         if self.why != "agreement":  # there was nothing to decide
-            out.append(
-                f"{self.moves} messages; "
-                + (
-                    f"{self.believed} decisions of the referee are believed"
-                    + (", its ruling was computed again" if self.recomputed else "")
-                    if self.believed
-                    else "all decisions of the referee were computed here"
-                )
-            )
+            said = "all decisions of the referee were computed here"
+            if self.believed:
+                said = f"{self.believed} decisions of the referee are believed"
+                if self.recomputed:
+                    said += ", its ruling was computed again"
+                elif self.why in RULED:
+                    said += ", also who is right: the task decides that"
+            out.append(f"{self.moves} messages; {said}")
         if self.unknown_keys:
             out.append(f"nothing vouches for the keys of: {', '.join(self.unknown_keys)}")
         if not self.holds_commitment:

@@ -21,6 +21,7 @@ from .._base._errors import (
     MalformedError,
     MissingError,
     NotReplayable,
+    PotlError,
     UnsupportedError,
     UsageError,
 )
@@ -35,7 +36,6 @@ from ._answers import (
     chunks_to_json,
     from_json,
     leaves_to_json,
-    record_to_json,
     rounding_to_json,
     state_to_json,
     to_json,
@@ -47,6 +47,7 @@ from ._operators import Operator, leaf_bytes, marks_of
 from ._outline import StateOutline
 from ._parts import first_difference, parts_of, reader, size_of
 from ._rounding_logs import own_logs
+from ._shown_nan import shown_nan
 from ._values import trace_values
 
 if TYPE_CHECKING:
@@ -176,8 +177,9 @@ class Party:
         except _OddQuestionError as error:  # and no trouble of the party's own, which it must hear
             _log.warning("a question of the referee is not answered: %s", printable(error))
             return to_json({})
-        if len(full) > now.asked.max_bytes and "marks" in (shown := from_json(full)):
-            full = to_json({key: value for key, value in shown.items() if key != "marks"})
+        for spare in ("marks", "nan"):
+            if len(full) > now.asked.max_bytes and spare in (shown := from_json(full)):
+                full = to_json({key: value for key, value in shown.items() if key != spare})
         return full if len(full) <= now.asked.max_bytes else to_json({})
 
     def _whole_answer(self, now: _core.DisputeProceedings) -> bytes:
@@ -191,10 +193,8 @@ class Party:
             is_logged = self.job.core.arithmetic == _rounded_steps.LOG64
             if is_logged and _expected(now).who == "trainer":
                 shown["rounding"] = self._rounding(now.step)
-            if asked.get("next"):
-                if now.step == self.job.steps:
-                    raise _OddQuestionError("no step comes after the last one")
-                shown["next"] = record_to_json(*self._shown(self._index_of(now.step + 1)))
+            if asked.get("end"):
+                shown["nan"] = self._nan(now.step, story)
             return to_json(shown)
         if "operators" in asked:
             operators = _ascending(asked["operators"], len(story.leaves))
@@ -225,6 +225,17 @@ class Party:
             shown["parts"] = as_text(self._parts(now)[1])
         return to_json(shown)
 
+    def _nan(self, step: int, story: Story) -> dict[str, object] | None:
+        """Where a step does not end here as it was recorded: a NaN that makes it so."""
+        recorded = _core.content_root(self._evidence.state_digest(step))
+        if story.leaves[-1].endswith(recorded):
+            return None
+        try:
+            last = self._evidence.load_state(self.job.steps)
+        except PotlError:  # who cannot show one is not excused
+            return None
+        return shown_nan([self._state_at(step, since=step), last])
+
     def _parts(self, now: _core.DisputeProceedings) -> tuple[LongSum, bytes]:
         """The sum that the last question was about, and its parts."""
         asked, disputed, story = _question(now), now.bisections[1].low, self._story(now.step)
@@ -248,7 +259,7 @@ class Party:
         return self._told[1]
 
     def _tell(self, step: int) -> Story:
-        before = self._state_before(step)
+        before = self._state_at(step - 1, since=step)
         outline = StateOutline.of(before)
         after = self._evidence.state_digest(step)
 
@@ -307,13 +318,14 @@ class Party:
             )
         return session
 
-    def _state_before(self, step: int) -> _core.State:
-        stored = [row["step"] for row in self._evidence.checkpoints() if row["step"] < step]
+    def _state_at(self, step: int, *, since: int) -> _core.State:
+        """The state after a step, computed here from the last one that is stored before `since`."""
+        stored = [row["step"] for row in self._evidence.checkpoints() if row["step"] < since]
         if not stored:
-            raise MissingError(f"no state before step {step} is stored", "keep step 0's state")
+            raise MissingError(f"no state before step {since} is stored", "keep step 0's state")
         with self.open() as session, session.active():
             session.restore(self._evidence.load_state(max(stored)))
-            for at, _, batch in session.batches(max(stored) + 1, step - 1):
+            for at, _, batch in session.batches(max(stored) + 1, step):
                 session.run_step(at, batch, rounding=self._logs(at))
             return session.capture()
 

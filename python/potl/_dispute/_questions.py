@@ -23,6 +23,7 @@ from ._recompute import CHUNK, Need, nbytes_of, needs
 _SLACK, _PROOF = 1 << 16, 64 * 66
 # A record of a log, with its proof.
 _RECORD, _RESUME = (64 << 10) * 4 // 3 + _PROOF, 1024 + _PROOF
+_CHUNK = CHUNK * 4 // 3 + 200 + _PROOF
 # Of a state beside its tensors. Any opening may have as much.
 _STATE_SLACK = 1 << 20
 MOST = 16 << 20
@@ -39,9 +40,9 @@ def question(asked: dict[str, object], size: int) -> _core.DisputeQuestion:
     return _core.DisputeQuestion(_answers.to_json(asked), size)
 
 
-def bytes_of_state(outline: int, arithmetic: str, resumes: int, *, shows_next: bool) -> int:
+def bytes_of_state(outline: int, arithmetic: str, resumes: int, *, shows_end: bool) -> int:
     """For a state of a job whose first one has an outline of so many bytes."""
-    log = _RECORD if shows_next else 0
+    log = 2 * _CHUNK if shows_end else 0
     if arithmetic == _rounded_steps.LOG64:
         log += (_core.MAX_ROUNDING_LOG_BYTES * 4) // 3 + _RECORD + resumes * _RESUME
     # Optimizers add several tensors for each of the model's.
@@ -57,7 +58,7 @@ def bytes_of_leaves(operators: Mapping[int, Operator], wanted: Sequence[int], si
 def bytes_of_chunks(wanted: Sequence[Need]) -> int:
     """For these chunks."""
     count = sum(len(one.chunks) for one in wanted)
-    return _SLACK + count * (CHUNK * 4 // 3 + 200 + _PROOF)
+    return _SLACK + count * _CHUNK
 
 
 def bytes_of_parts(long: LongSum, wanted: Sequence[Need]) -> int:

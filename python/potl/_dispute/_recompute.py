@@ -129,12 +129,16 @@ def disputed_element(mine: bytes, theirs: bytes, dtype: str) -> int:
 
 def not_numbers(data: bytes, dtype: str) -> list[bool]:
     """Which elements are NaN; of complex ones none, whose other part may be a number."""
-    values = torch.frombuffer(bytearray(data), dtype=DTYPE_OF[dtype])
-    if not values.is_floating_point():
-        return [False] * len(values)
-    # float8 has no comparison of its own.
-    found: list[bool] = (values.float() if values.itemsize == 1 else values).isnan().tolist()
+    found: list[bool] = nan_of(torch.frombuffer(bytearray(data), dtype=DTYPE_OF[dtype])).tolist()
     return found
+
+
+def nan_of(values: torch.Tensor) -> torch.Tensor:
+    """The same of a tensor."""
+    if not values.is_floating_point():
+        return torch.zeros(values.shape, dtype=torch.bool)
+    # float8 has no comparison of its own.
+    return (values.float() if values.itemsize == 1 else values).isnan()
 
 
 def nbytes_of(outline: TensorOutline) -> int:

@@ -21,11 +21,11 @@ from .._task._values import DTYPE_OF
 from . import _answers
 from ._agreed_step import (
     Step,
-    end_elsewhere,
     first_sizes,
-    next_flags,
+    is_excused,
     other_ends,
     parting,
+    same_end,
     without_weights,
 )
 from ._answers import read_answer
@@ -57,6 +57,7 @@ from ._questions import (
 )
 from ._recompute import Need, Opened, disputed_element, nbytes_of, needs, not_numbers, recompute
 from ._rounded import Entries, facts_of_rounding, shown_entries
+from ._seat import NAMES
 
 if TYPE_CHECKING:
     from .._job._job import Job
@@ -169,21 +170,16 @@ class Referee:
 
     def _in_steps(self, now: _core.DisputeProceedings) -> _core.DisputeDecision:
         level = now.bisections[-1]
-        # A claim behind the step may be missing that says whether there is a NaN in its state.
-        shows_next = now.step < self.job.steps and end_elsewhere(now)
         if not level.asked:
+            end = same_end(now)
             size = bytes_of_state(
-                self._first[0], self.job.core.arithmetic, self._resumes, shows_next=shows_next
+                self._first[0], self.job.core.arithmetic, self._resumes, shows_end=end
             )
-            more = {"next": True} if shows_next else {}
-            return question({"ask": "state", **more}, size)
+            return question({"ask": "state", **({"end": True} if end else {})}, size)
         given = [read_answer(_answers.state_from_json, text, level.agreed) for text in now.answers]
         entries = self._entries(now)
-        flags = next_flags(now) if shows_next else [0, 0]
-        if None in (*given, *flags) or entries is None:
-            lacking = [None in one for one in zip(given, flags, strict=True)]
-            lacking[0] |= entries is None
-            return unanswered([None if one else True for one in lacking])
+        if None in given or entries is None:
+            return unanswered([given[0] if entries is not None else None, given[1]])
         before = given[0]
         assert before is not None
         size = sum(
@@ -204,11 +200,12 @@ class Referee:
         if wrong and any(wrong):
             at = parting(operators, now.answers[wrong.index(True)])
             facts = {"step": now.step, "operator": at, "name": operators[at].name}
-            if operators[at].name == CAPTURE and now.has_diverged((flags[0] or 0, flags[1] or 0)):
+            who = NAMES[wrong.index(True)]
+            if same_end(now) and is_excused(now, who):
                 return _undecided(
                     facts,
-                    "both recorded from there on what is not finite, and a party's step does not "
-                    "end here in what it recorded: the bits of a NaN are the processor's",
+                    f"the step of the {who} ends here in another NaN than it recorded: the bits of "
+                    "a NaN are the processor's",
                 )
             return self._other_program(wrong, facts, now.step, before)
         return _core.DisputeNext("operators", len(operators))

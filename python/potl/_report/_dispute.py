@@ -222,6 +222,8 @@ def _facts(verdict: Mapping[str, object], unknown: Sequence[str]) -> list[tuple[
             else "nothing of the referee's but its clock",
         )
     )
+    if verdict.get("winner") == "trainer":
+        facts.append(("Not shown", "the trainer's other steps: a dispute is no verification"))
     facts.append(
         (
             "Keys",

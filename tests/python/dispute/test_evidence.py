@@ -112,6 +112,7 @@ def test_what_the_batch_or_the_generator_decides_is_believed(operator: int, case
     assert (judged.winner, judged.recomputed) == ("auditor", False)
     assert judged.believed == 5
     assert not any("computed again" in line for line in judged.lines()[1:])
+    assert any("also who is right: the task decides that" in line for line in judged.lines())
 
 
 class Forger(potl.Referee):
@@ -488,7 +489,7 @@ def test_bytes_are_shown_as_the_number_that_they_are(dtype: object, data: str, s
 
 def outlined(case: Case, step: int) -> StateOutline:
     party = potl.Party(case.folder / "audit", job=case.job, task=short)
-    return StateOutline.of(party._state_before(step))
+    return StateOutline.of(party._state_at(step - 1, since=step))
 
 
 def test_a_party_starts_from_the_state_before_the_step(case: Case) -> None:

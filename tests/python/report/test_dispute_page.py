@@ -128,6 +128,7 @@ def test_the_headline_says_no_more_than_the_keys_do(
     account["keys"] = [{**one, "known": one["who"] not in unknown} for one in account["keys"]]
     view = _dispute.view_of(account)
     assert (view.kind, view.headline) == (kind, headline)
+    assert ("Not shown" in dict(view.facts)) == (account["verdict"]["winner"] == "trainer")
 
 
 def test_what_ends_by_the_rules_was_not_ruled(disputed: dict[str, Any]) -> None:

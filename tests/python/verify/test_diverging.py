@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-import base64
-import functools
 import json
 import math
 from collections.abc import Callable
@@ -14,6 +12,7 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
+from elsewhere import STEPS, Elsewhere, Lost
 from lawful import data, net
 from torch import nn
 from verifying import judged
@@ -23,7 +22,7 @@ from potl import Task
 from potl._job._gradient_norm import GradientNorm
 from potl._report._model import outcome_of, replays_of
 
-STEPS, FALSE = 30, 14
+FALSE = 14
 ALL = potl.PEV(fraction=0.3), potl.Replay(samples=9, top_q=0)
 ONE = potl.PEV(fraction=0.3), potl.Replay(samples=1, top_q=0)  # of 8
 
@@ -63,24 +62,6 @@ def diverging() -> Task:
         batch_size=8,
         max_steps=STEPS,
     )
-
-
-class Elsewhere(Task):
-    """On a machine whose processor makes NaN of the other sign, while `there`; or of a trainer who
-    moves weights in step 3, while `nudged`.
-    """
-
-    there = nudged = False
-
-    def step(self, batch: Any) -> torch.Tensor:
-        loss = super().step(batch)
-        if type(self).nudged and self.schedulers[0].last_epoch == 3:
-            with torch.no_grad():
-                next(self.model.parameters()).add_(1)
-        for parameter in self.model.parameters() if type(self).there else ():
-            bits = parameter.detach().view(torch.int32)
-            bits[torch.isnan(parameter)] ^= -(2**31)
-        return loss
 
 
 def diverging_elsewhere() -> Task:
@@ -139,15 +120,6 @@ def test_the_bits_of_a_nan_accuse_nobody_where_states_are_derived(
     report = potl.verify(run, job=job, commitment=note, task=build, ledger=None, **options)
     assert report.verdict == "inconclusive", report.sentence
     assert any("the bits of a NaN are the processor's" in one.reason for one in report.findings)
-
-
-class Lost(Elsewhere):
-    """Its optimizer makes the first NaN of a loss and gradients that are finite."""
-
-    def step(self, batch: Any) -> torch.Tensor:
-        done = self.model.get_buffer("done")
-        done += 1
-        return super().step(batch)
 
 
 def lost() -> Task:
@@ -322,168 +294,6 @@ def test_an_audit_accuses_of_what_came_before_a_nan(
     audit = potl.audit(run, job=job, task=diverging_elsewhere, log=log, to_the_end=True)
     assert audit.agrees is False and audit.difference is not None
     assert (audit.difference.step, audit.difference.field) == (3, "state")
-
-
-class Overflowing(Elsewhere):
-    """Its weights grow beyond all numbers. While `lying`, of a trainer who moves them, and says
-    that there is no loss.
-    """
-
-    lying = False
-
-    def step(self, batch: Any) -> torch.Tensor:
-        loss = super().step(batch)
-        if type(self).lying:
-            with torch.no_grad():
-                next(self.model.parameters()).add_(1)
-            return loss * math.nan
-        return loss
-
-
-def overflowing() -> Task:
-    model = nn.Linear(6, 2)
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e4)
-    options = {"dataset": data(), "batch_size": 8, "max_steps": STEPS}
-    return Overflowing(
-        model=model, optimizer=optimizer, loss=lambda out, _: out.square().mean(), **options
-    )
-
-
-def disputed(
-    run: potl.Run, job: potl.Job, tmp_path: Path, *, build: Callable[[], Task] = overflowing
-) -> potl.Verdict:
-    """Where the trainer, the auditor and the referee are on one machine."""
-    log = tmp_path / "own"
-    run.commit()
-    potl.audit(run, job=job, task=build, log=log, to_the_end=True)
-    return potl.dispute(
-        trainer=potl.Party(run, job=job, task=build),
-        auditor=potl.Party(log, job=job, task=build),
-        referee=potl.Referee(job, task=build, key=tmp_path / "referee.pem"),
-    )
-
-
-def test_a_dispute_convicts_nobody_by_the_bits_of_a_nan(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    job = potl.Job.create(overflowing, seed=7, checkpoint_every=3)
-    with monkeypatch.context() as there:
-        there.setattr(Elsewhere, "there", True)
-        run = potl.record(overflowing, tmp_path / "run", job=job)
-    verdict = disputed(run, job, tmp_path)
-    assert verdict.winner is None and verdict.why == "referee"
-    assert "the bits of a NaN are the processor's" in str(verdict.facts["undecided"])
-
-
-class Normalised(torch.optim.SGD):
-    """Divides squares of gradients by their sum, which may both be infinite."""
-
-    @torch.no_grad()
-    def step(self, closure: Any = None) -> None:
-        for parameter in self.param_groups[0]["params"]:
-            square = parameter.grad * parameter.grad
-            parameter.sub_(0.1 * parameter.grad * (square / square.sum()))
-
-
-def normalised(first: int) -> Task:
-    """The update of step `first` is the first NaN."""
-    model = nn.Linear(6, 2)
-    model.register_buffer("done", torch.zeros((), dtype=torch.int64))
-
-    def loss(output: torch.Tensor, _: torch.Tensor) -> torch.Tensor:
-        return (output * output).mean() * torch.where(model.done == first, 1e25, 1.0)
-
-    options = {"dataset": data(), "batch_size": 8, "max_steps": STEPS}
-    return Lost(model=model, optimizer=Normalised(model.parameters(), lr=0.1), loss=loss, **options)
-
-
-# Behind the middle and the last but one, no step is claimed in the bisection that ends there.
-@pytest.mark.parametrize("first", [18, STEPS // 2, STEPS - 1])
-def test_a_dispute_convicts_nobody_by_the_first_nan_of_an_update(
-    first: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    build = functools.partial(normalised, first)
-    job = potl.Job.create(build, seed=7, checkpoint_every=3, arithmetic="ord32")
-    with monkeypatch.context() as there:
-        there.setattr(Elsewhere, "there", True)
-        run = potl.record(build, tmp_path / "run", job=job)
-    verdict = disputed(run, job, tmp_path, build=build)
-    assert verdict.winner is None and verdict.why == "referee"
-    assert verdict.facts["step"] == first
-    assert "the bits of a NaN are the processor's" in str(verdict.facts["undecided"])
-    assert potl.judge(verdict.evidence, job=job, task=build).believed == 0
-
-
-def test_who_does_not_show_the_next_step_convicts_nobody_by_a_nan(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    build = functools.partial(normalised, STEPS // 2)
-    job = potl.Job.create(build, seed=7, checkpoint_every=3, arithmetic="ord32")
-    with monkeypatch.context() as there:
-        there.setattr(Elsewhere, "there", True)
-        run = potl.record(build, tmp_path / "run", job=job)
-    true = potl.Party._answer
-
-    def withheld(self: potl.Party, now: Any) -> bytes:
-        shown = json.loads(true(self, now))
-        if self.directory == tmp_path / "own":
-            del shown["next"]
-        return json.dumps(shown).encode()
-
-    monkeypatch.setattr(potl.Party, "_answer", withheld)
-    verdict = disputed(run, job, tmp_path, build=build)
-    assert (verdict.winner, verdict.why) == ("trainer", "opening")
-
-
-@pytest.mark.parametrize("newer", [False, True])
-def test_a_nan_of_the_trainer_s_alone_excuses_no_step(
-    newer: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Its next record says that there is no loss, and the auditor's that there is one; or it shows
-    a record of a format that nobody knows.
-    """
-    middle, true = STEPS // 2, Lost.step
-    build = functools.partial(normalised, 0)
-
-    def lying(self: Lost, batch: Any) -> torch.Tensor:
-        loss = true(self, batch)
-        if self.model.get_buffer("done") == middle:
-            with torch.no_grad():
-                next(self.model.parameters()).mul_(math.nan)
-        return loss
-
-    job = potl.Job.create(build, seed=7, checkpoint_every=3, arithmetic="ord32")
-    with monkeypatch.context() as cheat:
-        cheat.setattr(Lost, "step", lying)
-        run = potl.record(build, tmp_path / "run", job=job, check_job=False)
-    true_answer = potl.Party._answer
-
-    def answered(self: potl.Party, now: Any) -> bytes:
-        shown = json.loads(true_answer(self, now))
-        if self.directory == run.path:
-            record = bytearray(base64.b64decode(shown["next"]["bytes"]))
-            record[1] = 99
-            shown["next"]["bytes"] = base64.b64encode(record).decode()
-        return json.dumps(shown).encode()
-
-    if newer:
-        monkeypatch.setattr(potl.Party, "_answer", answered)
-    verdict = disputed(run, job, tmp_path, build=build)
-    why = "opening" if newer else "structure"
-    assert (verdict.winner, verdict.why, verdict.step) == ("auditor", why, middle)
-    assert newer or (verdict.operator is not None and verdict.operator[1] == "capture")
-
-
-def test_a_trainer_alone_with_its_nan_is_convicted(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    job = potl.Job.create(overflowing, seed=7, checkpoint_every=3)
-    with monkeypatch.context() as cheat:
-        cheat.setattr(Overflowing, "lying", True)
-        cheat.setattr(Elsewhere, "there", True)  # or the runs would end in the same state
-        run = potl.record(overflowing, tmp_path / "run", job=job, check_job=False)
-    verdict = disputed(run, job, tmp_path)
-    assert (verdict.winner, verdict.step) == ("auditor", 1)
 
 
 def test_a_diff_says_what_the_bits_of_a_nan_are(
