@@ -246,12 +246,12 @@ def test_a_log_leaves_room_for_the_outline_of_a_large_state(case: Case) -> None:
     referee, outline = potl.Referee(case.job, task=near_ties.build), 800 << 10
     referee.__dict__["_first"] = (outline, 1)
     level = SimpleNamespace(asked=False, claimed=(bytes(32), bytes(32)))
-    # Both end elsewhere than they claimed, so that the next step's record is to be shown, too.
+    # Both open one end, so that a NaN in it may be shown, too.
     ends = (SimpleNamespace(leaf=b""), SimpleNamespace(leaf=b""))
     now: Any = SimpleNamespace(step=1, bisections=[level], openings=ends)
     asked = referee._in_steps(now)
     assert isinstance(asked, _core.DisputeQuestion)
-    assert json.loads(asked.text) == {"ask": "state", "next": True}
+    assert json.loads(asked.text) == {"ask": "state", "end": True}
     log = _core.MAX_ROUNDING_LOG_BYTES * 4 // 3
     assert log + 6 * outline < asked.max_bytes <= 16 << 20
 
