@@ -189,6 +189,17 @@ bool is_of_another_model(std::span<const finding> findings) {
          });
 }
 
+// In an exact arithmetic, which can be repeated in full. What is missing or damaged is not excused
+// by what the task keeps.
+bool rests_on_replays(std::span<const finding> findings, const answer_facts& facts) {
+  const auto otherwise = [](const finding& one) {
+    if (one.result != outcome::reject) return false;
+    return (one.check != "replay" && one.check != "pev") || one.rule.starts_with("transcript.");
+  };
+  return facts.run != nullptr && facts.run->agreed.is_exact() &&
+         std::none_of(findings.begin(), findings.end(), otherwise);
+}
+
 }  // namespace
 
 std::string answer_of(std::span<const finding> findings, const standing& where, verdict result) {
@@ -297,6 +308,12 @@ json_value next_json(std::span<const finding> findings, const answer_facts& fact
     if (is_of_another_model(findings)) {
       steps.emplace_back(
           "First check that the file is the one that the trainer delivered for this run.");
+    }
+    if (rests_on_replays(findings, facts)) {
+      steps.emplace_back(
+          "First repeat the run in one go, up to the first difference (potl audit). If there is "
+          "none, it was trained as agreed, and your task keeps state that no checkpoint holds, "
+          "such as a global count.");
     }
     steps.emplace_back("Send the trainer the findings that reject: they say what does not fit.");
     steps.emplace_back(

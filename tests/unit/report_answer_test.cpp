@@ -193,6 +193,21 @@ TEST_CASE("a rejected run has no stronger draw, but a next step") {
   REQUIRE(steps_of(bad.report()).front().find("Send the trainer the findings") == 0);
 }
 
+TEST_CASE("whom only replays convict may be honest: to repeat the run in one go tells") {
+  const auto first = [](const char* check, const char* rule, const char* arithmetic = "ord32") {
+    scene bad(12);
+    bad.run.view.agreed.arithmetic = arithmetic;
+    bad.findings.push_back(made("pev", "pev.loss", outcome::reject));
+    bad.findings.push_back(made(check, rule, outcome::reject));
+    return steps_of(bad.report()).front();
+  };
+  REQUIRE(first("replay", "replay.parameters").find("First repeat the run in one go") == 0);
+  // Not what is missing or damaged, nor what needs no replay; and rounding does not repeat.
+  REQUIRE(first("replay", "transcript.withheld").find("Send the trainer") == 0);
+  REQUIRE(first("transcript", "agreed.samples").find("Send the trainer") == 0);
+  REQUIRE(first("replay", "replay.parameters", "stock").find("Send the trainer") == 0);
+}
+
 TEST_CASE("whose recipe diverges is told to agree on another job") {
   scene one(12);
   one.findings.push_back(made("transcript", "transcript.finite", outcome::inconclusive));

@@ -36,8 +36,8 @@ def add_to(app: typer.Typer) -> None:
     command(
         app,
         "dispute",
-        examples="  potl dispute --trainer runs/1 --auditor audits/1 --job job.json "
-        "--task trainer:build --evidence evidence.json\n\n"
+        examples="  potl dispute --trainer runs/1 --trainer-key trainer.pem --auditor audits/1 "
+        "--job job.json --task trainer:build --evidence evidence.json\n\n"
         "  potl dispute --trainer https://trainer.example --auditor https://auditor.example "
         "--auditor-key auditor.pub --referee-key referee.pem --job job.json --task trainer:build "
         "--transcript lines --evidence evidence.json\n\n"

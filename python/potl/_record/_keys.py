@@ -91,7 +91,10 @@ def of_recorded(
     """
     if isinstance(key, _core.SigningKey):
         return key
-    wanted = "pass the key that recorded the run: --key, or key="
+    wanted = (
+        "pass the key that recorded the run: --key, or key=; for a party of potl dispute, "
+        "--trainer-key or --auditor-key"
+    )
     if key is not None:
         return existing(key, wanted)
     kept = directory / _core.KEY_NAME

@@ -322,6 +322,7 @@ def _line(index: int, line: Mapping[str, object]) -> Line:
 def _lines_title(account: Mapping[str, object], lines: Sequence[Mapping[str, object]]) -> str:
     left = as_float(account.get("lines_left_out")) or 0
     turn = as_float(account.get("turn_ms"))
-    out = f"{number(len(lines) + left)} lines, {size(account.get('bytes'))}"
+    count = len(lines) + left
+    out = f"{number(count)} {'line' if count == 1 else 'lines'}, {size(account.get('bytes'))}"
     out += "" if turn is None else f"; each turn may take {duration(turn / 1000)}"
     return out + (f"; {number(left)} lines are not shown" if left else "")

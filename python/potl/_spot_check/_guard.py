@@ -391,7 +391,8 @@ def _agreed_clip(job: Job, clip: float | None) -> float:
     if clip is None and agreed is None:
         raise UsageError(
             "nothing limits the gradients",
-            "pass clip=, the largest norm of a step's gradient, or agree grad_clip= in the task",
+            "pass clip= (--clip), the largest norm of a step's gradient, or agree grad_clip= in "
+            "the task",
         )
     if clip is not None and agreed is not None and clip != agreed:
         raise UsageError(f"clip is {clip}, and the job agreed {agreed}", "leave clip out")

@@ -153,7 +153,8 @@ weights by at most 20 (l2). This bounds what is injected, not where the training
             clip = _responses.clip_of_job(agreed)
         if clip is None:
             raise UsageError(
-                "nothing limits the gradients", "pass clip=, the largest norm of a step's gradient"
+                "nothing limits the gradients",
+                "pass clip= (--clip), the largest norm of a step's gradient",
             )
         responses, largest = _of_recipe(agreed, rates, steps, own), clip
     found = _core.plan_displacement(

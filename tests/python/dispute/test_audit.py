@@ -19,6 +19,7 @@ import pytest
 import torch
 import traced_nets
 from disputed import false_build, kill_audit
+from verifying import judged
 
 import potl
 from potl import _core
@@ -72,6 +73,39 @@ def test_an_honest_run_agrees_in_every_step(
     assert found.commitment is not None
     again = potl.audit(honest, job=job, task=build, log=tmp_path / "log", commitment=note)
     assert again.agrees is True and again.commitment == found.commitment
+
+
+class Counting(potl.Task):
+    """Keeps a count where neither checkpoints nor the trial of a job find it."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.count = itertools.count()
+
+    def step(self, batch: Any) -> Any:
+        loss = super().step(batch)
+        return loss / 2 if next(self.count) > STEPS // 2 else loss
+
+
+def test_an_audit_clears_whom_replays_convict_of_the_tasks_hidden_state(tmp_path: Path) -> None:
+    def counting() -> potl.Task:
+        plain = build()
+        return Counting(
+            model=plain.model,
+            optimizer=plain.optimizer,
+            dataset=plain.dataset,
+            loss=plain.loss,
+            batch_size=plain.batch_size,
+            epochs=plain.epochs,
+        )
+
+    job = potl.Job.create(counting, seed=3, checkpoint_every=EVERY)
+    run = potl.record(counting, tmp_path / "run", job=job)
+    report = judged(run, job, counting)
+    assert report.verdict == "rejected"
+    assert "First repeat the run in one go" in report.document["next"]["steps"][0]
+    found = potl.audit(run, job=job, task=counting, log=tmp_path / "log")
+    assert found.agrees is True
 
 
 def test_without_a_log_each_run_has_a_place_of_its_own(

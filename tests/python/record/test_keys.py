@@ -70,7 +70,7 @@ def test_a_run_that_was_recorded_gets_no_new_key(tmp_path: Path) -> None:
     log.touch()
     with pytest.raises(UsageError, match=r"no key .*typo\.pem \(.*that recorded"):
         potl.Run(tmp_path, key=wrong).commit()
-    with pytest.raises(UsageError, match=r"no key of its own .*--key"):
+    with pytest.raises(UsageError, match=r"no key of its own .*--key.*--trainer-key"):
         potl.Run(tmp_path).commit()
     assert list(tmp_path.iterdir()) == [log]
 

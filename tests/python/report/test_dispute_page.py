@@ -139,6 +139,11 @@ def test_what_ends_by_the_rules_was_not_ruled(disputed: dict[str, Any]) -> None:
     assert facts["Believed"] == "nothing of the referee's but its clock"
 
 
+def test_one_line_of_a_transcript_is_not_several(disputed: dict[str, Any]) -> None:
+    disputed["lines"] = disputed["lines"][:1]
+    assert "1 line, 177.7 KiB;" in printed(disputed)
+
+
 def test_a_range_is_halved_to_where_the_difference_is(disputed: dict[str, Any]) -> None:
     game = _dispute.view_of(disputed).games[0]
     words = [re.search('aria-label="(.*?)"', one.left)[1] for one in game.rounds]  # type: ignore[index]

@@ -122,7 +122,7 @@ def test_what_no_checks_reach_is_unreachable_and_says_what_would_be(options, mat
     ("options", "match"),
     [
         ({"rates": None}, "a plan needs a recipe"),
-        ({"clip": None}, "nothing limits the gradients"),
+        ({"clip": None}, "nothing limits the gradients .*--clip"),
         ({"steps": None}, "neither one number with steps= nor one for each step"),
         ({"rates": [[0.1]]}, "neither one number"),
         ({"rates": [0.1, 0.2]}, "there are 2 rates"),
