@@ -106,14 +106,15 @@ def same_end(now: _core.DisputeProceedings) -> bool:
     return trainer.leaf == auditor.leaf
 
 
-def is_excused(now: _core.DisputeProceedings, party: Name) -> bool:
+def is_excused(now: _core.DisputeProceedings, party: Name, before: StateOutline) -> bool:
     """Whether a party that does not come to the end that it claimed shows a NaN in the one that it
-    comes to, which the other one claimed, and in its own last state: a NaN stays.
+    comes to, which the other one claimed, and in its own last state: a NaN stays. One that the step
+    left as it was has the bits of the state before, which both agree on.
     """
     own = NAMES.index(party)
     ends = (now.bisections[-1].claimed[1 - own], now.final_state(party))
 
     def shows(document: Mapping[str, object]) -> bool:
-        return shows_nan(document.get("nan"), ends)
+        return shows_nan(document.get("nan"), before, ends)
 
     return bool(_answers.read_answer(shows, now.answers[own]))

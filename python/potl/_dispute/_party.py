@@ -74,12 +74,15 @@ class Story:
         leaves: The bytes of each operator's leaf.
         operators: What was executed.
         content: The bytes of a tensor by its reference.
+        ends: The state before it and the one after it, as they are here; None where it cannot be
+            traced.
     """
 
     before: StateOutline
     leaves: Sequence[bytes]
     operators: Sequence[Operator]
     content: Callable[[str], bytes]
+    ends: Callable[[], tuple[_core.State, _core.State]] | None = None
 
     @functools.cached_property
     def tree(self) -> _core.MerkleTree:
@@ -228,13 +231,14 @@ class Party:
     def _nan(self, step: int, story: Story) -> dict[str, object] | None:
         """Where a step does not end here as it was recorded: a NaN that makes it so."""
         recorded = _core.content_root(self._evidence.state_digest(step))
-        if story.leaves[-1].endswith(recorded):
+        if story.ends is None or story.leaves[-1].endswith(recorded):
             return None
         try:
             last = self._evidence.load_state(self.job.steps)
         except PotlError:  # who cannot show one is not excused
             return None
-        return shown_nan([self._state_at(step, since=step), last])
+        before, after = story.ends()
+        return shown_nan(before, [after, last])
 
     def _parts(self, now: _core.DisputeProceedings) -> tuple[LongSum, bytes]:
         """The sum that the last question was about, and its parts."""
@@ -259,7 +263,7 @@ class Party:
         return self._told[1]
 
     def _tell(self, step: int) -> Story:
-        before = self._state_at(step - 1, since=step)
+        before = self._state_before(step)
         outline = StateOutline.of(before)
         after = self._evidence.state_digest(step)
 
@@ -284,6 +288,11 @@ class Party:
             return Story(outline, [b""], [], lambda path: b"")
         kept: dict[str, bytes] = {}
 
+        def run(session: Session) -> _core.State:
+            for at, _, batch in session.batches(step, step):
+                session.run_step(at, batch, rounding=self._logs(at))
+            return session.capture()
+
         def content(path: str) -> bytes:
             if path not in kept:
                 # All operands of one operator are asked for, one after the other.
@@ -299,7 +308,7 @@ class Party:
 
         operands = [{reference.path for reference in one.operands} for one in trace.operators]
         leaves = [leaf_bytes(one) for one in trace.operators]
-        return Story(outline, leaves, trace.operators, content)
+        return Story(outline, leaves, trace.operators, content, lambda: (before, executed(run)))
 
     def open(self) -> Session:
         """A session of the party's own task.
@@ -318,14 +327,13 @@ class Party:
             )
         return session
 
-    def _state_at(self, step: int, *, since: int) -> _core.State:
-        """The state after a step, computed here from the last one that is stored before `since`."""
-        stored = [row["step"] for row in self._evidence.checkpoints() if row["step"] < since]
+    def _state_before(self, step: int) -> _core.State:
+        stored = [row["step"] for row in self._evidence.checkpoints() if row["step"] < step]
         if not stored:
-            raise MissingError(f"no state before step {since} is stored", "keep step 0's state")
+            raise MissingError(f"no state before step {step} is stored", "keep step 0's state")
         with self.open() as session, session.active():
             session.restore(self._evidence.load_state(max(stored)))
-            for at, _, batch in session.batches(max(stored) + 1, step):
+            for at, _, batch in session.batches(max(stored) + 1, step - 1):
                 session.run_step(at, batch, rounding=self._logs(at))
             return session.capture()
 

@@ -42,7 +42,7 @@ def question(asked: dict[str, object], size: int) -> _core.DisputeQuestion:
 
 def bytes_of_state(outline: int, arithmetic: str, resumes: int, *, shows_end: bool) -> int:
     """For a state of a job whose first one has an outline of so many bytes."""
-    log = 2 * _CHUNK if shows_end else 0
+    log = 3 * _CHUNK if shows_end else 0
     if arithmetic == _rounded_steps.LOG64:
         log += (_core.MAX_ROUNDING_LOG_BYTES * 4) // 3 + _RECORD + resumes * _RESUME
     # Optimizers add several tensors for each of the model's.

@@ -201,11 +201,11 @@ class Referee:
             at = parting(operators, now.answers[wrong.index(True)])
             facts = {"step": now.step, "operator": at, "name": operators[at].name}
             who = NAMES[wrong.index(True)]
-            if same_end(now) and is_excused(now, who):
+            if same_end(now) and is_excused(now, who, before):
                 return _undecided(
                     facts,
-                    f"the step of the {who} ends here in another NaN than it recorded: the bits of "
-                    "a NaN are the processor's",
+                    f"the step makes a NaN, of which the {who} may have recorded another one: the "
+                    "bits of a NaN are the processor's",
                 )
             return self._other_program(wrong, facts, now.step, before)
         return _core.DisputeNext("operators", len(operators))

@@ -13,11 +13,12 @@ from typing import Any
 import pytest
 import torch
 from disputed import Liar
-from elsewhere import STEPS, Elsewhere, Lost, Overflowing, normalised, overflowing
+from elsewhere import STEPS, Elsewhere, Lost, Overflowing, measured, normalised, overflowing
 
 import potl
 from potl import Task, _core
 from potl._dispute._answers import read_answer
+from potl._dispute._outline import StateOutline
 from potl._dispute._shown_nan import shown_nan, shows_nan
 
 
@@ -59,7 +60,11 @@ def nan_job(first: int) -> potl.Job:
 
 
 def false_run(
-    first: int, at: int, change: Callable[[torch.Tensor], object], job: potl.Job, path: Path
+    build: Callable[[], Task],
+    at: int,
+    change: Callable[[torch.Tensor], object],
+    job: potl.Job,
+    path: Path,
 ) -> potl.Run:
     """Of somebody who changes the weights after step `at`."""
     true = Lost.step
@@ -72,7 +77,6 @@ def false_run(
 
     with pytest.MonkeyPatch.context() as cheat:
         cheat.setattr(Lost, "step", lying)
-        build = functools.partial(normalised, first)
         run = potl.record(build, path, job=job, check_job=False)
     run.commit()
     return run
@@ -98,7 +102,7 @@ def test_who_lies_about_a_nan_convicts_nobody_on_another_machine(
     build, job = functools.partial(normalised, first), nan_job(first)
     run = recorded_elsewhere(first, job, tmp_path / "run")
     run.commit()
-    false = false_run(first, first, lambda one: one.nan_to_num_(nan=0.5), job, tmp_path / "own")
+    false = false_run(build, first, lambda one: one.nan_to_num_(nan=0.5), job, tmp_path / "own")
     verdict = potl.dispute(
         trainer=potl.Party(run, job=job, task=build),
         auditor=Liar(false, job=job, task=build, at=first, operator=None),
@@ -126,17 +130,27 @@ def test_a_nan_of_one_alone_excuses_no_step(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     build, job = functools.partial(normalised, first), nan_job(first)
-    run = false_run(first, at, change, job, tmp_path / "run")
+    run = false_run(build, at, change, job, tmp_path / "run")
 
-    def forged(self: potl.Party, step: int, _: Any) -> object:
+    def forged(self: potl.Party, _: int, story: Any) -> object:
         """Of the one state that has a NaN, twice."""
-        states = self._state_at(step, since=step), self._evidence.load_state(STEPS)
-        return next((shown for one in states if (shown := shown_nan([one, one]))), None)
+        before, after = story.ends()
+        states = after, self._evidence.load_state(STEPS)
+        return next((shown for one in states if (shown := shown_nan(before, [one, one]))), None)
 
     monkeypatch.setattr(potl.Party, "_nan", forged)
     verdict = disputed(run, job, tmp_path, build=build)
     assert (verdict.winner, verdict.why, verdict.step) == ("auditor", "structure", at)
     assert verdict.operator is not None and verdict.operator[1] == "capture"
+
+
+@pytest.mark.parametrize("at", [STEPS // 2, STEPS])
+def test_a_nan_that_a_step_leaves_as_it_was_excuses_nobody(at: int, tmp_path: Path) -> None:
+    """Whoever moves the weights beside it has no NaN of another machine."""
+    job = potl.Job.create(measured, seed=7, checkpoint_every=3, arithmetic="ord32")
+    run = false_run(measured, at, lambda one: one.add_(1), job, tmp_path / "run")
+    verdict = disputed(run, job, tmp_path, build=measured)
+    assert (verdict.winner, verdict.why, verdict.step) == ("auditor", "structure", at)
 
 
 def test_a_trainer_alone_with_its_nan_is_convicted(
@@ -162,17 +176,44 @@ def state_with(*places: int) -> _core.State:
 def test_a_nan_is_shown_at_one_place_of_all_states() -> None:
     states = state_with(1, 9_000), state_with(4_904, 9_000)
     digests = [one.digest() for one in states]
-    shown = shown_nan(states)
-    assert shown is not None and shows_nan(shown, digests)
-    assert shown_nan([states[0], state_with(4_904)]) is None
+    before = state_with(1)
+    shown = shown_nan(before, states)
+    assert shown is not None and shows_nan(shown, StateOutline.of(before), digests)
+    assert shown_nan(before, [states[0], state_with(4_904)]) is None
     with pytest.raises(potl.MismatchError):
-        shows_nan(shown, digests[::-1])
+        shows_nan(shown, StateOutline.of(before), digests[::-1])
+
+
+def test_a_nan_of_a_tensor_that_the_state_before_does_not_have_is_shown() -> None:
+    before, state = _core.State.capture({"model": {"count": 3}}), state_with(9_000)
+    shown = shown_nan(before, [state, state])
+    assert shown is not None and shown["before"] is None
+    assert shows_nan(shown, StateOutline.of(before), [state.digest()] * 2)
+    with pytest.raises(potl.MalformedError):
+        shows_nan(shown, StateOutline.of(state_with(1)), [state.digest()] * 2)
+
+
+def test_a_nan_that_was_there_before_is_not_shown() -> None:
+    states, digests = [state_with(9_000)] * 2, [state_with(9_000).digest()] * 2
+    assert shown_nan(states[0], states) is None
+    shown = shown_nan(state_with(1), states)
+    assert shown is not None
+    own = shown_nan(state_with(), states[:1])
+    assert own is not None
+    forged = {**shown, "before": own["states"][0]}  # type: ignore[index]
+    assert not shows_nan(forged, StateOutline.of(states[0]), digests)
 
 
 @pytest.mark.parametrize(
     "change",
     [
         lambda shown: None,
+        lambda shown: {**shown, "before": None},
+        lambda shown: {**shown, "before": shown["states"][0]},
+        lambda shown: {
+            **shown,
+            "before": shown_nan(state_with(), [state_with(1)])["states"][0],  # type: ignore[index]
+        },
         lambda shown: {**shown, "path": "model/count"},
         lambda shown: {**shown, "path": 3},
         lambda shown: {**shown, "states": shown["states"][:1]},
@@ -189,16 +230,20 @@ def test_a_nan_is_shown_at_one_place_of_all_states() -> None:
         },
         lambda shown: {
             **shown,
-            "states": [shown["states"][0], shown_nan([state_with(4_904, 9_000)])["states"][0]],  # type: ignore[index]
+            "states": [
+                shown["states"][0],
+                shown_nan(state_with(), [state_with(4_904, 9_000)])["states"][0],
+            ],  # type: ignore[index]
         },
     ],
 )
 def test_what_shows_no_nan_excuses_nobody(change: Callable[[Any], Any]) -> None:
     """Whatever somebody writes there is no trouble of the referee's."""
     states = state_with(1, 9_000), state_with(4_904, 9_000)
-    digests, given = [one.digest() for one in states], change(shown_nan(states))
+    before, digests = state_with(1), [one.digest() for one in states]
+    given = change(shown_nan(before, states))
 
     def read(document: Any) -> bool:
-        return shows_nan(document["nan"], digests)
+        return shows_nan(document["nan"], StateOutline.of(before), digests)
 
     assert not read_answer(read, _core.canonical_json({"nan": given}))

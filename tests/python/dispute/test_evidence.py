@@ -489,7 +489,7 @@ def test_bytes_are_shown_as_the_number_that_they_are(dtype: object, data: str, s
 
 def outlined(case: Case, step: int) -> StateOutline:
     party = potl.Party(case.folder / "audit", job=case.job, task=short)
-    return StateOutline.of(party._state_at(step - 1, since=step))
+    return StateOutline.of(party._state_before(step))
 
 
 def test_a_party_starts_from_the_state_before_the_step(case: Case) -> None:

@@ -42,6 +42,17 @@ class Lost(Elsewhere):
         return super().step(batch)
 
 
+class Measured(Lost):
+    """Measures what is nothing from its tenth step on: that NaN stays as it is."""
+
+    def step(self, batch: Any) -> torch.Tensor:
+        loss = super().step(batch)
+        model = self.model
+        few = (model.get_buffer("done") < 10).float()
+        model.get_buffer("kept").copy_(torch.stack([few / few, model.get_buffer("done").float()]))
+        return loss
+
+
 class Overflowing(Elsewhere):
     """Its weights grow beyond all numbers. While `lying`, of a trainer who moves them, and says
     that there is no loss.
@@ -87,3 +98,11 @@ def normalised(first: int) -> Task:
 
     options = {"dataset": data(), "batch_size": 8, "max_steps": STEPS}
     return Lost(model=model, optimizer=Normalised(model.parameters(), lr=0.1), loss=loss, **options)
+
+
+def measured() -> Task:
+    """The first NaN is one of step 10, in a buffer that nothing reads."""
+    task = normalised(0)
+    task.model.register_buffer("kept", torch.zeros(2))
+    task.__class__ = Measured
+    return task
