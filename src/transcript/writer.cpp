@@ -15,9 +15,16 @@
 namespace potl::transcript {
 namespace {
 
-// Whether a log has no more than a header and a part of the next record.
-bool is_unused(bytes_view log) {
-  const result<history> run = read_history(log);
+// Larger than a header and a part of the next record.
+constexpr std::uint64_t max_unused_bytes = 4 * std::uint64_t{max_record_bytes};
+
+// Whether the log of a directory has no more than that. Of a larger one nothing is read: it may
+// have records of millions of steps.
+result<bool> is_unused(const std::string& directory) {
+  const auto log = read_entry(directory, log_name, max_unused_bytes);
+  if (!log && log.why().code == errc::limit) return false;
+  if (!log) return log.why();
+  const result<history> run = read_history(*log);
   return run && !run->initial && run->tail != log_tail::damage;
 }
 
@@ -26,15 +33,9 @@ bool is_left_over(std::string_view name) { return name.starts_with('.') && name.
 
 // A crash before the first state leaves a job and perhaps a header: nothing that would be lost.
 status require_unused(const std::string& directory, const job& agreed) {
-  if (const result<bool> found = holds_run(directory); !found) return found.why();
-  const auto log = read_entry(directory, log_name, max_log_bytes);
-  if (log) {
-    if (!is_unused(*log)) {
-      return usage(directory + " holds a run already", "resume it, or choose another");
-    }
-  } else if (log.why().code != errc::missing) {
-    return log.why();
-  }
+  const result<bool> found = holds_run(directory);
+  if (!found) return found.why();
+  if (*found) return usage(directory + " holds a run already", "resume it, or choose another");
   const auto text = read_entry(directory, job_name, std::uint64_t{16} << 20);
   if (!text) return text.why().code == errc::missing ? status(unit{}) : status(text.why());
   if (!std::equal(text->begin(), text->end(), agreed.text.begin(), agreed.text.end(),
@@ -76,9 +77,9 @@ result<bool> holds_run(const std::string& directory) {
     const std::string name = at->path().filename().string();
     if (name == log_name) {
       // Killed before it had a state, it is begun anew.
-      const auto log = read_entry(directory, log_name, max_log_bytes);
-      if (!log) return log.why();
-      if (!is_unused(*log)) return true;
+      const result<bool> unused = is_unused(directory);
+      if (!unused) return unused.why();
+      if (!*unused) return true;
     } else if (!known.contains(name) && !is_left_over(name)) {
       other = name;
     }

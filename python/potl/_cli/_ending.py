@@ -22,11 +22,16 @@ def ends_tidily() -> Iterator[None]:
 
     def interrupt(number: int, _: FrameType | None) -> None:
         signal.signal(number, signal.SIG_DFL)
-        if os.getpid() != process:  # what a task forked has nothing to remove
-            os.kill(os.getpid(), number)
         came.append(number)
         raise KeyboardInterrupt
 
+    def leave() -> None:
+        for one in _NUMBERS:
+            if signal.getsignal(one) is interrupt:
+                signal.signal(one, signal.SIG_DFL)
+
+    # What a task forks has nothing to remove, and may hang where Python handles no signals.
+    os.register_at_fork(after_in_child=leave)
     # nohup has its programs ignore SIGHUP.
     taken = [one for one in _NUMBERS if signal.getsignal(one) is signal.SIG_DFL]
     for one in taken:
@@ -34,7 +39,6 @@ def ends_tidily() -> Iterator[None]:
     try:
         yield
     finally:
-        for one in taken:
-            signal.signal(one, signal.SIG_DFL)
+        leave()
         if came:
             os.kill(process, came[0])

@@ -5,6 +5,7 @@ they are state."""
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -68,7 +69,7 @@ def _far(count: int, shown: range) -> _Far:
 def attributes(task: Task) -> Attributes:
     """Numbers in the attributes of objects that could keep state, and how long lists are."""
     return {
-        path: {name: _size(value) for name, value in dict.items(space.values)}
+        path: {name: _size(value) for name, value in space.items()}
         for path, space in spaces_of(task).items()
     }
 
@@ -99,7 +100,7 @@ def acting_later(
     full: dict[_Place, Any] = {}
     for path, space in there.items():
         was, then, here = (one.get(path, {}) for one in (before, middle, made))
-        for name, value in [*dict.items(space.values)]:
+        for name, value in space.items():
             # What the class declares is the object's own from the first assignment on.
             late = _size(getattr(space.kind, name, None)) if space.kind else then.get(name)
             old, now = was.get(name, late), _size(value)
@@ -150,7 +151,8 @@ def acting_later(
             for number, place in enumerate(counts if rising else reversed(counts), 1):
                 big = number * _MANY - missing
                 far = big if missing else _far(big, shown.get(place, range(0)))
-                large[place] = far if isinstance(counts[place], Integral) else number * unit
+                is_whole = isinstance(counts[place], Integral)
+                large[place] = _like(counts[place], far if is_whole else number * unit)
             put(large)
             how = acts()
             if how is not None:
@@ -170,14 +172,17 @@ def acting_later(
     put(counts)
     # Together, because those of one log are as long as each other; and with numbers like those that
     # a step compares its own with, such as losses.
-    for filler in (None, _MANY, _SMALL):
+    has_numbers = any(map(_is_number, lists.values()))
+    for filler in (None, _MANY, _SMALL) if has_numbers else (None,):
         longer: list[tuple[Any, list[Any]]] = []
         spaces = spaces_of(second)
         for (path, name), item in lists.items():
             kept = spaces[path].values.get(name) if path in spaces else None
-            if _is_list(kept) and (filler is None or _is_number(item)):
+            if _is_list(kept):
                 longer.append((kept, [*kept]))
-                kept.extend([item if filler is None else _like(item, filler)] * _LENGTH)
+                if filler is not None and _is_number(item):
+                    item = _like(item, filler)
+                kept.extend([item] * _LENGTH)
         how = acts() if longer else None
         for kept, items_before in longer:
             kept.clear()
@@ -191,7 +196,7 @@ def _moved(there: dict[Path, Space], second: Task) -> Iterator[tuple[_Place, Any
     """Numbers of the second task that are not those of the first, which are named last."""
     for path, space in spaces_of(second).items():
         if path in there:
-            for name, value in [*dict.items(space.values)]:
+            for name, value in space.items():
                 was = there[path].values.get(name, getattr(space.kind, str(name), None))
                 if _is_number(value) and _is_number(was) and _size(value) != _size(was):
                     yield (path, name), was
@@ -208,13 +213,18 @@ def _size(value: object) -> object:
     return "NaN" if math.isnan(value) else value  # which equals itself
 
 
-def _like(number: Real, other: float) -> Any:
-    return int(other) if isinstance(number, Integral) else float(other)
+def _like(number: Any, other: float) -> Any:
+    """This one, of the kind of the number where that has it: a scalar of NumPy's has methods."""
+    if type(number) in (int, float):
+        return other if isinstance(other, type(number)) else type(number)(other)
+    with contextlib.suppress(Exception):
+        return type(number)(other)
+    return other
 
 
 def _is_number(value: object) -> TypeGuard[Real]:
-    return isinstance(value, Real) and not isinstance(value, bool)
+    return issubclass(type(value), Real) and type(value) is not bool
 
 
 def _is_list(value: object) -> TypeGuard[list[Any] | deque[Any]]:
-    return isinstance(value, (list, deque))
+    return issubclass(type(value), (list, deque))

@@ -160,7 +160,8 @@ def _container(value: object) -> type | None:
     """The kind of container that a value is. Its methods read the value: a class derived from it
     may have its own, which fail (e3nn's Irrep is a tuple without a length).
     """
-    return next((kind for kind in (list, tuple, deque, dict) if isinstance(value, kind)), None)
+    kinds = (list, tuple, deque, dict)
+    return next((kind for kind in kinds if issubclass(type(value), kind)), None)
 
 
 def _parts(value: Any, *, only_state: bool = False) -> dict[Any, Any]:
@@ -170,22 +171,25 @@ def _parts(value: Any, *, only_state: bool = False) -> dict[Any, Any]:
         return dict(dict.items(value))
     if kind:
         return {at: kind.__getitem__(value, at) for at in range(kind.__len__(value))[-_FIRST:]}
-    if isinstance(value, (type, torch.Tensor, FunctionType, MethodType, ModuleType)):
+    if issubclass(type(value), (type, torch.Tensor, FunctionType, MethodType, ModuleType)):
         return {}
-    if isinstance(value, nn.Module):
+    if issubclass(type(value), nn.Module):
         return dict([*value.named_parameters(), *value.named_buffers()])
     with contextlib.suppress(Exception):
         if isinstance(state := value.state_dict(), dict):
             return state
-    return {} if only_state or is_torchs(value) else getattr(value, "__dict__", {})
+    if not (only_state or is_torchs(value)):
+        with contextlib.suppress(Exception):  # of a stand-in for what is not loaded
+            return dict(value.__dict__)
+    return {}
 
 
 def _mark(value: object) -> object:
-    if isinstance(value, float):
-        return repr(value)  # of NaN, too
-    if value is None or isinstance(value, (int, str)):
-        return value
     with contextlib.suppress(Exception):  # not all kinds of tensors tell their numbers
+        if isinstance(value, float):
+            return repr(value)  # of NaN, too
+        if value is None or isinstance(value, (int, str)):
+            return value
         if isinstance(value, torch.Tensor) and _is_plain(value, any_type=True):
             small = value.numel() <= _FIRST
             numbers = repr(value.tolist()) if small else (value.data_ptr(), value._version)

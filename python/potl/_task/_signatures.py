@@ -45,8 +45,15 @@ def require_signatures(task: Task) -> None:
     """Compares the methods that a task overrides, and its loss, with the calls of a step.
 
     Raises:
-        UsageError: One takes other arguments, with how to write it.
+        UsageError: One takes other arguments, with how to write it, or is never called.
     """
+    for name, value in vars(task).items():
+        if callable(getattr(type(task), name, None)) and not callable(value):
+            raise UsageError(
+                f"the method {type(task).__name__}.{name} is hidden by an attribute that each task "
+                "has",
+                f"give it another name, or pass it to potl.Task: {name}=self.{name}",
+            )
     for name, form in _METHODS.items():
         if not overrides(task, name):
             continue

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import signal
 import subprocess
@@ -73,12 +74,17 @@ def test_a_signal_that_is_ignored_stays_so() -> None:
 
 
 def test_a_process_that_a_task_forked_ends_as_always() -> None:
+    libc, lock = ctypes.PyDLL(None), ctypes.create_string_buffer(64)
     with ends_tidily():
         child = os.fork()
         if not child:
-            try:
-                os.kill(os.getpid(), signal.SIGTERM)
-            finally:
-                os._exit(7)
+            # As in a lock that a thread of the parent held: no handler of Python's would run.
+            libc.pthread_mutex_lock(lock)
+            libc.pthread_mutex_lock(lock)
+            os._exit(7)
+        time.sleep(0.5)
+        os.kill(child, signal.SIGTERM)
+        time.sleep(0.5)
+        os.kill(child, signal.SIGKILL)
         status = os.waitpid(child, 0)[1]
     assert os.waitstatus_to_exitcode(status) == -signal.SIGTERM

@@ -4,6 +4,7 @@ of sizes alone."""
 
 from __future__ import annotations
 
+import queue
 from collections import deque
 from collections.abc import Callable
 from typing import Any
@@ -15,6 +16,7 @@ import torch
 from torch import nn
 
 import potl
+from potl._job._holders import spaces_of
 
 
 class Net(nn.Module):
@@ -181,6 +183,58 @@ class ByRecent(Metered):
         return len(self.meter.recent) == 8 and loss > 1.5 * sum(self.meter.recent) / 8
 
 
+class Logging(potl.Task):
+    """Notes its losses in ways that suit numbers of some kind and lists of one length."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.mean, self.log = np.float32(0), {"loss": list[float](), "name": list[str]()}
+
+    def step(self, batch: object) -> torch.Tensor:
+        loss = super().step(batch)
+        self.mean = np.float32(0.9) * self.mean + np.float32(0.1 * loss.item())
+        self.log["loss"].append(self.mean.item())
+        self.log["name"].append("training")
+        list(zip(self.log["loss"], self.log["name"], strict=True))
+        return loss
+
+
+class Unloaded:
+    """As what libraries put in the place of what they load at its first use."""
+
+    __slots__ = ()
+
+    def __getattr__(self, name: str) -> object:
+        raise RuntimeError(f"{name} is not there yet")
+
+
+class Unbound:
+    """As werkzeug's LocalProxy outside of a request."""
+
+    @property  # type: ignore[override]
+    def __class__(self) -> type:
+        raise RuntimeError("working outside of a request")
+
+
+class StandIns(potl.Task):
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.later, self.elsewhere = Unloaded(), Unbound()
+
+
+class Queued(potl.Task):
+    """Hands its losses to a thread."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.sent = queue.Queue[float]()
+
+    def step(self, batch: object) -> torch.Tensor:
+        loss = super().step(batch)
+        self.sent.put(loss.item())
+        return loss
+
+
 @pytest.mark.parametrize("model", [Gridded, Labelled])
 def test_what_a_module_makes_of_sizes_is_no_state(model: Callable[[], nn.Module]) -> None:
     assert potl.check(lambda: tasks.task(model())) == []
@@ -242,3 +296,29 @@ def test_what_an_object_or_a_dict_in_an_attribute_counts_is_state(
 
 def test_a_meter_that_nothing_reads_and_a_memo_are_no_state() -> None:
     assert potl.check(losing(Metered)) == []
+
+
+@pytest.mark.parametrize("kind", [Logging, StandIns])
+def test_a_log_and_what_stands_for_another_object_are_no_state(kind: type[potl.Task]) -> None:
+    assert potl.check(losing(kind)) == []
+
+
+def test_a_queue_that_a_thread_reads_is_left_alone() -> None:
+    made: list[Any] = []
+
+    def build() -> potl.Task:
+        made.append(losing(Queued)())
+        return made[-1]  # type: ignore[no-any-return]
+
+    assert potl.check(build) == []
+    for task in made:
+        assert task.sent.unfinished_tasks == task.sent.qsize()
+
+
+def test_of_a_large_index_only_a_part_is_looked_at() -> None:
+    task: Any = tasks.plain()
+    task.index = {place: {other: {} for other in range(300)} for place in range(300)}
+    task.index[7][8]["count"] = task.near = {"count": 1}
+    found = spaces_of(task).values()
+    assert any(space.name.endswith(".near") for space in found)
+    assert sum(len(space.items()) for space in found) < 40_000

@@ -625,5 +625,5 @@ def test_arguments_that_do_not_fit_are_refused(exact: potl.Job, tmp_path: Path) 
     with pytest.raises(potl.UsageError, match="the worker has no key"):
         potl.spot_check.Worker(build).serve("unix:/tmp/none.sock")
     loose = potl.Job.create(unclipped, seed=3, checkpoint_every=10, arithmetic="stock")
-    with pytest.raises(potl.UsageError, match="nothing limits the gradients .*--clip"):
+    with pytest.raises(potl.UsageError, match="nothing limits the gradients"):
         potl.SpotCheck(unclipped, job=loose, key=KEY)

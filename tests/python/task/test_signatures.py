@@ -192,3 +192,28 @@ def test_a_function_that_requires_arguments_is_refused() -> None:
 
     with pytest.raises(potl.UsageError, match=r"called without arguments: .*'width'.*default"):
         potl.Job.create(build, seed=1, checkpoint_every=2, progress=False)  # type: ignore[arg-type]
+
+
+class OwnInit(potl.Task):
+    def init(self) -> None: ...
+
+
+class OwnTransform(potl.Task):
+    def transform(self, sample: Any) -> Any:  # type: ignore[override]
+        return sample
+
+
+class Passed(OwnTransform):
+    batch_size = 4
+
+    def __init__(self, *given: Any, batch_size: int, **options: Any) -> None:
+        super().__init__(
+            *given, batch_size=type(self).batch_size, transform=self.transform, **options
+        )
+
+
+@pytest.mark.parametrize("kind", [OwnInit, OwnTransform])
+def test_a_method_that_an_attribute_of_each_task_hides_is_refused(kind: type[potl.Task]) -> None:
+    with pytest.raises(potl.UsageError, match=r"Own.* is hidden by an attribute"):
+        create(kind)
+    create(Passed)
