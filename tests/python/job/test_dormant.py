@@ -192,8 +192,8 @@ class Logging(potl.Task):
 
     def step(self, batch: object) -> torch.Tensor:
         loss = super().step(batch)
-        self.mean = np.float32(0.9) * self.mean + np.float32(0.1 * loss.item())
         self.log["loss"].append(self.mean.item())
+        self.mean = np.float32(0.9) * self.mean + np.float32(0.1 * loss.item())
         self.log["name"].append("training")
         list(zip(self.log["loss"], self.log["name"], strict=True))
         return loss
