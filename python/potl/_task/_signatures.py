@@ -50,9 +50,9 @@ def require_signatures(task: Task) -> None:
     for name, value in vars(task).items():
         if callable(getattr(type(task), name, None)) and not callable(value):
             raise UsageError(
-                f"the method {type(task).__name__}.{name} is hidden by an attribute that each task "
-                "has",
-                f"give it another name, or pass it to potl.Task: {name}=self.{name}",
+                f"the method {type(task).__name__}.{name} is hidden by an attribute of that name",
+                "give it another name; what potl.Task takes under that name can be passed to it: "
+                f"{name}=self.{name}",
             )
     for name, form in _METHODS.items():
         if not overrides(task, name):
