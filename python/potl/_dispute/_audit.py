@@ -309,6 +309,9 @@ class _Repeater(Prover):
     def _sees_states(self) -> bool:
         return self.work is not None
 
+    def _tell_unfinished(self) -> None:
+        """The audit's reason says why it stopped, often on purpose."""
+
     @property
     def next_step(self) -> int:
         """The step that is repeated next."""
