@@ -231,8 +231,12 @@ def test_the_referee_is_killed_at_each_line_and_goes_on(
     text = verdict.evidence.transcript
     assert path.read_text() == text and '"restarted"' in text
     assert case.is_found_in(potl.judge(verdict.evidence, job=case.job, task=case.build))
-    # It is over: nothing is asked any more.
+    # It is over: nothing is asked any more, and whoever lost may be gone.
     assert case.is_found_in(dispute(transcript=path))
+    with socket.create_server(("127.0.0.1", 0)) as one:
+        nobody = f"http://127.0.0.1:{one.getsockname()[1]}"
+    gone = potl.Remote(nobody, timeout=0.5)
+    assert case.is_found_in(dispute(trainer=gone, auditor=gone, transcript=path))
     assert path.read_text() == text
 
 
@@ -438,7 +442,7 @@ def test_the_command(case: Case, urls: dict[str, Any], capsys: pytest.CaptureFix
     assert _cli.run([*command, *here, *keys]) == 1
     assert "the auditor is right" in capsys.readouterr().out
     assert _cli.run(["referee", "--offline", str(evidence), *agreed]) == 1
-    assert _cli.run([*command, *here, *keys[2:]]) == 2
+    assert _cli.run([*command, *here]) == 2
     assert "--referee-key" in capsys.readouterr().err
     assert _cli.run([*command, "--auditor", urls["auditor"], *keys]) == 2
     assert "--auditor-key" in capsys.readouterr().err
