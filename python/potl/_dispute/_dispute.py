@@ -116,6 +116,7 @@ def dispute(
         >>> verdict.winner, verdict.step, verdict.operator  # doctest: +SKIP
 
     Raises:
+        JobMismatch: The task of a party here, or of the referee, is not that of the job.
         UsageError: The parties are of different jobs, or a key is not known.
         MismatchError: The job pins another key of the trainer, a commitment is not its party's,
             or the trainer's is another one than you hold.
@@ -164,6 +165,7 @@ def play(
                     store.text.partition("\n")[0], {name: one.note for name, one in here.items()}
                 )
                 return found
+        referee._require_task()
         sides: dict[Name, Side] = {}
         for name in NAMES:
             one = chosen[name]

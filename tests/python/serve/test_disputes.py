@@ -25,6 +25,7 @@ from potl._dispute._table import Store, WatchedClock
 from potl._dispute._there import There
 from potl._record._keygen import write_pair
 from potl._remote._http import Http
+from potl._serve._host import host_disputes
 
 pytest.importorskip("potl._torch", reason="potl was built without torch")
 
@@ -127,6 +128,28 @@ def test_a_server_whose_task_is_another_does_not_begin(case: Case) -> None:
             listen="127.0.0.1:0",
             ready=lambda url: pytest.fail("it serves"),
         )
+
+
+def test_a_referee_whose_task_is_another_does_not_begin(
+    case: Case, dispute: Callable[..., potl.Verdict]
+) -> None:
+    def other() -> potl.Task:
+        task = case.build()
+        task.batch_size = 16
+        return task
+
+    wrong, path = potl.Referee(case.job, task=other, key=case.referee().key), case.folder / "begun"
+    with pytest.raises(potl.JobMismatch, match="batch_size is 16"):
+        dispute(referee=wrong, transcript=path)
+    with pytest.raises(potl.JobMismatch, match="batch_size is 16"):
+        host_disputes(
+            wrong,
+            transcripts=case.folder / "disputes",
+            keys={"auditor": case.key("auditor")},
+            turn_seconds=8.0,
+            listen="127.0.0.1:0",
+        )
+    assert case.is_found_in(dispute(transcript=path))
 
 
 def test_both_are_killed_before_each_message_and_say_the_same(case: Case) -> None:
