@@ -282,7 +282,7 @@ def test_a_damaged_or_foreign_log_is_an_error_and_no_verdict(
     with pytest.raises(potl.MalformedError):
         potl.audit(run, job=job, task=build, log=tmp_path / "a")
     log.unlink()
-    with pytest.raises(potl.MissingError, match=r"no transcript\.log"):
+    with pytest.raises(potl.UsageError, match=r"no transcript\.log"):
         potl.audit(run, job=job, task=build, log=tmp_path / "b")
     with pytest.raises(potl.UsageError, match="there is no run directory"):
         potl.audit(tmp_path / "other", job=job, task=build, log=tmp_path / "b")
