@@ -232,7 +232,8 @@ def _rounds(game: Document) -> list[Document]:
 def _asked(asked: Mapping[str, object]) -> str:
     """A question of potl's referee in words."""
     if asked.get("ask") == "state":
-        return "the state before the step, without the elements of its tensors"
+        state = "the state before the step, without the elements of its tensors"
+        return f"{state}, and a NaN that explains another end" if asked.get("end") else state
     operators, chunks = asked.get("operators"), asked.get("chunks")
     if isinstance(operators, list):
         return f"the leaves of {len(operators)} operators whose results are operands"

@@ -141,8 +141,8 @@ def audit(
         JobMismatch: The task does not match the job, or this machine ends its first steps in other
             states.
         MalformedError, MismatchError: The log is none, or not that of this job.
-        MissingError: There is no log.
-        UsageError: There is no run directory, and `follow` is not given.
+        MissingError: There is no log, although it was waited for (`follow`).
+        UsageError: There is no run there, and `follow` is not given.
         StorageError: A run elsewhere is not reached, or not any more when `timeout` is over; or
             the state directory has no place for the repetition.
         InternalError: This machine computes a step in two ways.
@@ -308,6 +308,9 @@ class _Repeater(Prover):
 
     def _sees_states(self) -> bool:
         return self.work is not None
+
+    def _tell_unfinished(self) -> None:
+        """The audit's reason says why it stopped, often on purpose."""
 
     @property
     def next_step(self) -> int:

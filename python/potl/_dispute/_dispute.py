@@ -10,13 +10,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
 from .. import _core
-from .._base._errors import MismatchError, UsageError
+from .._base._errors import MismatchError, MissingError, UsageError
 from .._base._public_key import public_key
 from .._remote._remote import Remote, is_url
 from ._audit import Audit
 from ._evidence import RULED, DisputeEvidence, Verdict, judge
 from ._party import Party
-from ._seat import NAMES, Name, Seat, require_held, setting_of
+from ._seat import NAMES, Name, Seat, require_about, require_held, setting_of
 from ._table import TURN_SECONDS, Clock, Table, WatchedClock, away_seconds, require_turn, stored
 from ._there import There
 
@@ -116,6 +116,7 @@ def dispute(
         >>> verdict.winner, verdict.step, verdict.operator  # doctest: +SKIP
 
     Raises:
+        JobMismatch: The task of a party here, or of the referee, is not that of the job.
         UsageError: The parties are of different jobs, or a key is not known.
         MismatchError: The job pins another key of the trainer, a commitment is not its party's,
             or the trainer's is another one than you hold.
@@ -155,6 +156,16 @@ def play(
     public = public_keys(referee, {name: one.key.public_key for name, one in here.items()}, keys)
     own = referee.key.public_key
     with contextlib.ExitStack() as held:
+        store = held.enter_context(stored(transcript))
+        if store is not None and store.text:
+            with contextlib.suppress(MissingError):  # there is no verdict yet
+                found = verdict_of(store.text, referee, public, commitment)
+                # Nobody is asked, as whoever lost may be gone.
+                require_about(
+                    store.text.partition("\n")[0], {name: one.note for name, one in here.items()}
+                )
+                return found
+        referee._require_task()
         sides: dict[Name, Side] = {}
         for name in NAMES:
             one = chosen[name]
@@ -172,7 +183,7 @@ def play(
             referee,
             {name: side.note for name, side in sides.items()},
             turn_seconds=turn_seconds,
-            store=held.enter_context(stored(transcript)),
+            store=store,
             clock=clock,
         )
         while table.now.verdict is None:

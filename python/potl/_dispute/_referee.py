@@ -140,6 +140,12 @@ class Referee:
         """The agreed task."""
         return self._build
 
+    def _require_task(self) -> None:
+        """Raises what keeps the task from being that of the job: found out at its turn, it would
+        end a dispute for good, undecided.
+        """
+        _ = self._first
+
     def _decide(self, now: _core.DisputeProceedings) -> _core.DisputeDecision:
         """What comes next. Whatever keeps the referee from deciding convicts nobody."""
         try:

@@ -30,7 +30,7 @@ from ._extra_task import ExtraTask
 from ._form import Form
 from ._questions import asked
 from ._values import Floats, carrier_of
-from ._writing import require_new
+from ._writing import require_new, whole
 
 _BATCH = 1024
 _STRUCTURED = (".npz", ".safetensors", ".json")
@@ -38,6 +38,7 @@ _STRUCTURED = (".npz", ".safetensors", ".json")
 # classes, the client's questions say what answers to them take, also of a model of many outputs.
 _MOST_TEXT, _MOST_ARRAY = 1 << 26, 1 << 31
 _MOST_OF_ONE, _MOST_OF_A_SCORE = 1 << 14, 64
+_OF_NUMBERS = ("array", "tensor", "list", "tuple")
 _NUMBERED = re.compile(r"0*(\d{1,9})(\.png)?")
 _SHOWN, _SHOWN_OF_ONE = 5, 60
 
@@ -55,27 +56,27 @@ def write_questions(task: ExtraTask, path: Path) -> int:
     if task._form.pairs:
         inputs = [one[:-1] for one in inputs]
     carrier = carrier_of(inputs[0])
-    if path.suffix in (".npz", ".safetensors") and carrier in ("array", "tensor", "list", "tuple"):
-        write_arrays(path, {"x": np.stack([np.asarray(one) for one in inputs])})
-    elif path.suffix in (".jsonl", ".csv") and carrier != "pil":
-        require_new(path)
-        plain = [one if carrier == "str" else np.asarray(one).tolist() for one in inputs]
-        with path.open("w", encoding="utf-8", newline="") as file:
-            if path.suffix == ".jsonl":
-                file.writelines(json.dumps({"input": one}) + "\n" for one in plain)
-            else:
-                rows = [[one] if carrier == "str" else one for one in plain]
-                csv.writer(file, lineterminator="\n").writerows(rows)
-    elif not path.suffix and carrier == "pil":
-        require_new(path)
-        path.mkdir()
-        for number, image in enumerate(inputs):
-            image.save(path / f"{number:05d}.png")
-    else:
-        raise UsageError(
-            f"inputs of this data set cannot be written to {path}",
-            "images go to a folder, arrays to .npz or .safetensors, texts to .jsonl or .csv",
-        )
+    require_new(path)
+    with whole(path) as made:
+        if path.suffix in (".npz", ".safetensors") and carrier in _OF_NUMBERS:
+            write_arrays(made, {"x": np.stack([np.asarray(one) for one in inputs])})
+        elif path.suffix in (".jsonl", ".csv") and carrier != "pil":
+            plain = [one if carrier == "str" else np.asarray(one).tolist() for one in inputs]
+            with made.open("w", encoding="utf-8", newline="") as file:
+                if path.suffix == ".jsonl":
+                    file.writelines(json.dumps({"input": one}) + "\n" for one in plain)
+                else:
+                    rows = [[one] if carrier == "str" else one for one in plain]
+                    csv.writer(file, lineterminator="\n").writerows(rows)
+        elif not path.suffix and carrier == "pil":
+            made.mkdir()
+            for number, image in enumerate(inputs):
+                image.save(made / f"{number:05d}.png")
+        else:
+            raise UsageError(
+                f"inputs of this data set cannot be written to {path}",
+                "images go to a folder, arrays to .npz or .safetensors, texts to .jsonl or .csv",
+            )
     return len(inputs)
 
 

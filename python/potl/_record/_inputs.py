@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Protocol
 
 from .. import _core
-from .._base._errors import MalformedError, MissingError, UsageError
+from .._base._errors import MalformedError, UsageError
 from .._job._job import Job
 
 _MADE_BY = {
@@ -31,8 +31,7 @@ def run_directory(run: str | os.PathLike[str] | Recorded) -> Path:
     """The directory of a run, which must exist.
 
     Raises:
-        UsageError: There is no such directory, or this is no run.
-        MissingError: It holds no run.
+        UsageError: There is no such directory, it holds no run, or this is no run.
     """
     given = getattr(run, "path", run)
     if not isinstance(given, str | os.PathLike):
@@ -50,7 +49,7 @@ def run_directory(run: str | os.PathLike[str] | Recorded) -> Path:
     try:
         os.lstat(path / _core.LOG_NAME)
     except FileNotFoundError:
-        raise MissingError(
+        raise UsageError(
             f"{path} holds no run: there is no {_core.LOG_NAME}",
             "name the folder that potl record wrote",
         ) from None

@@ -348,12 +348,15 @@ class Prover:
             raise
         _abandon(recorder)
         if kind is None:
-            _log.warning(
-                "%s stops after step %d of %d: it can be resumed, and cannot be committed yet",
-                self._directory,
-                self._next - 1,
-                self._job.steps,
-            )
+            self._tell_unfinished()
+
+    def _tell_unfinished(self) -> None:
+        _log.warning(
+            "%s stops after step %d of %d: it can be resumed, and cannot be committed yet",
+            self._directory,
+            self._next - 1,
+            self._job.steps,
+        )
 
     def _open_session(self) -> Session:
         if self._session is None:

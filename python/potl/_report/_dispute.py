@@ -115,6 +115,7 @@ def view_of(account: Mapping[str, object]) -> View:
         if not one.get("known")
     ]
     lines = rows_of(account, "lines")
+    games = [_game(one) for one in rows_of(account, "bisections")]
     kind, headline = _headline(status, verdict, unknown)
     judged = status == "judged"
     return View(
@@ -136,7 +137,7 @@ def view_of(account: Mapping[str, object]) -> View:
             )
             for one in rows_of(account, "keys")
         ],
-        games=[_game(one) for one in rows_of(account, "bisections")],
+        games=[one for one in games if one.rounds or one.notes],
         lines=[_line(index, one) for index, one in enumerate(lines)],
         lines_title=_lines_title(account, lines),
     )

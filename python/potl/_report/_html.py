@@ -29,7 +29,10 @@ def environment() -> jinja2.Environment:
         undefined=jinja2.StrictUndefined,
     )
     environment.filters.update(
-        number=number, percent=percent, duration=duration, printable=printable
+        number=number,
+        percent=lambda share: _unbroken(percent(share)),
+        duration=duration,
+        printable=printable,
     )
     return environment
 

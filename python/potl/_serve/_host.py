@@ -48,6 +48,7 @@ def host_disputes(
         ready: Is told the URL, once clients can connect.
 
     Raises:
+        JobMismatch: The referee's task is not that of the job.
         UsageError: Nothing can be served like that, a key is not known, or another process holds
             the folder.
         MalformedError, MismatchError: A file in the folder is another dispute.
@@ -62,6 +63,7 @@ def host_disputes(
     def another() -> Referee:
         return Referee(referee.job, task=referee.build, key=referee.key)
 
+    referee._require_task()
     docket = Docket(
         another,
         keys=public_keys(referee, {}, keys),

@@ -14,9 +14,11 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, MutableMapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 from .._remote._http import JOB_HEADER
+
+T = TypeVar("T")
 
 _log = logging.getLogger("potl")
 
@@ -35,9 +37,9 @@ class ServeLimits:
 
     Attributes:
         requests: Requests that are answered at a time, of one address an eighth less; others are
-            told to come back (503), unless a client has yet to take what was sent: then the one
-            that has done so longest is cut. Those that wait for news are not counted; of more of
-            them the oldest are answered at once.
+            told to come back (503), unless a client has yet to take what was sent, or to send
+            the rest of its request: then the one that has done so longest is cut. Those that wait
+            for news are not counted; of more of them the oldest are answered at once.
         openings: Chunks and trees that are opened at a time: each reads and hashes a tensor.
         stall_seconds: How long a client may take for the next 64 KiB, or for sending its request.
         request_seconds: How long one request may take.
@@ -126,8 +128,8 @@ class Gate:
         # Of each address: who has many connections leaves places for others, as for the other party
         # of a dispute.
         self._running = Counter[str]()
-        # What clients have yet to take, the longest first, and their addresses.
-        self._taking: dict[asyncio.Future[None], str] = {}
+        # What clients have yet to take or to send, the longest first, and their addresses.
+        self._taking: dict[asyncio.Future[Any], str] = {}
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -142,7 +144,17 @@ class Gate:
             if message["type"] == "http.response.start":
                 begun = True
                 message["headers"] = [*message.get("headers", []), *self._headers]
-            await self._sent(send(message), address)
+            await self._cuttable(send(message), address, self._limits.stall_seconds)
+
+        is_whole = False
+
+        async def received() -> Message:
+            nonlocal is_whole
+            if is_whole:  # what comes now is that the client left, and may take as long as the work
+                return await receive()
+            message = await self._cuttable(receive(), address, None)
+            is_whole = not message.get("more_body", False)
+            return message
 
         if self._is_open and _is_rebound(scope):
             await refuse(
@@ -160,7 +172,7 @@ class Gate:
             left = partial(self._left, address)
             try:
                 await asyncio.wait_for(
-                    self._inner({**scope, _LEAVE: left}, receive, sent),
+                    self._inner({**scope, _LEAVE: left}, received, sent),
                     self._limits.request_seconds,
                 )
             except (asyncio.TimeoutError, TimeoutError, _StalledError):
@@ -174,12 +186,12 @@ class Gate:
             finally:
                 self._running -= Counter([address])
 
-    async def _sent(self, sending: Awaitable[None], address: str) -> None:
-        """Until the client has taken so much that there is room for more."""
-        taking = asyncio.ensure_future(sending)
+    async def _cuttable(self, transfer: Awaitable[T], address: str, seconds: float | None) -> T:
+        """Until the client has taken so much that there is room for more, or has sent more."""
+        taking = asyncio.ensure_future(transfer)
         self._taking[taking] = address
         try:
-            await asyncio.wait_for(taking, self._limits.stall_seconds)
+            return await asyncio.wait_for(taking, seconds)
         except (asyncio.TimeoutError, TimeoutError) as error:
             raise _StalledError from error
         except asyncio.CancelledError:
@@ -190,8 +202,8 @@ class Gate:
             self._taking.pop(taking, None)
 
     def _has_room(self, address: str) -> bool:
-        """Makes it where it can: who takes nothing keeps nobody out. An address that has its share
-        cuts its own alone.
+        """Makes it where it can: who takes or sends nothing keeps nobody out. An address that has
+        its share cuts its own alone.
         """
         most = self._limits.requests
         has_its_share = self._running[address] >= most - most // 8

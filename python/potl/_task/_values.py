@@ -180,7 +180,8 @@ def option_from_tree(value: Any, live: Any, placed: Placed, path: str) -> Any:
         return from_tree(value, live, placed, path)
     known: Mapping[str, object] = type(live).__members__ if isinstance(live, Enum) else _BY_NAME
     if not isinstance(value, str) or value not in known:
-        raise MismatchError(f"{path}: the state holds {value!r}, the task {live}")
+        own = live.name if isinstance(live, Enum) else str(live)  # str(): 1 of an IntEnum's member
+        raise MismatchError(f"{path}: the state holds {value!r}, the task {own!r}")
     return known[value]
 
 

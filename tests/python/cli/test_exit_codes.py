@@ -212,7 +212,7 @@ def test_a_key_that_finds_no_room_leaves_no_half(
 def test_a_folder_that_is_no_run_has_a_remedy(
     command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert _cli.run([*command.split(), str(tmp_path)]) == _result.FAILED
+    assert _cli.run([*command.split(), str(tmp_path)]) == _result.USAGE
     assert "holds no run: there is no transcript.log (name the folder" in capsys.readouterr().err
 
 

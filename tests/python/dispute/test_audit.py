@@ -163,7 +163,11 @@ def test_a_repetition_that_came_with_the_run_is_not_the_auditors(
 
 @pytest.mark.parametrize("at", [1, 21, STEPS])
 def test_a_false_step_is_found_where_it_is(
-    at: int, job: potl.Job, trainer: _core.SigningKey, tmp_path: Path
+    at: int,
+    job: potl.Job,
+    trainer: _core.SigningKey,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     assert job.steps == STEPS
     false = false_build(build, job, at)
@@ -173,6 +177,7 @@ def test_a_false_step_is_found_where_it_is(
     assert found.difference is not None
     assert (found.difference.step, found.difference.field) == (at, "state")
     assert found.steps == at - 1
+    assert "stops after" not in caplog.text  # it had no more to do
     # No more is repeated than the recorder had in its queue; and all of it for a dispute.
     assert len(potl.Run(tmp_path / "log").losses) <= min(at + 4, STEPS)
     whole = potl.audit(run, job=job, task=build, log=tmp_path / "log", to_the_end=True)
@@ -277,7 +282,7 @@ def test_a_damaged_or_foreign_log_is_an_error_and_no_verdict(
     with pytest.raises(potl.MalformedError):
         potl.audit(run, job=job, task=build, log=tmp_path / "a")
     log.unlink()
-    with pytest.raises(potl.MissingError, match=r"no transcript\.log"):
+    with pytest.raises(potl.UsageError, match=r"no transcript\.log"):
         potl.audit(run, job=job, task=build, log=tmp_path / "b")
     with pytest.raises(potl.UsageError, match="there is no run directory"):
         potl.audit(tmp_path / "other", job=job, task=build, log=tmp_path / "b")

@@ -276,18 +276,25 @@ def test_answers_that_are_well_formed_and_false_lose(
     assert (verdict.winner, verdict.why, verdict.step) == ("auditor", "opening", at)
 
 
-def test_a_referee_that_cannot_decide_convicts_nobody(mlp: Case, tmp_path: Path) -> None:
+def test_a_referee_that_cannot_decide_convicts_nobody(
+    mlp: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     at = 9
     false = false_run(mlp.build, mlp.job, at, tmp_path / "false", mlp.key)
 
     def build() -> potl.Task:
         raise RuntimeError("no data here")
 
-    verdict = potl.dispute(
+    dispute = functools.partial(
+        potl.dispute,
         trainer=Liar(false, job=mlp.job, task=mlp.build, key=mlp.key, at=at, operator=None),
         auditor=mlp.auditor(),
         referee=potl.Referee(mlp.job, task=build),
     )
+    with pytest.raises(RuntimeError, match="no data here"):
+        dispute()
+    monkeypatch.setattr(potl.Referee, "_require_task", lambda self: None)  # later, they were there
+    verdict = dispute()
     assert verdict.why == "referee" and verdict.winner is None
     assert not verdict.trainer_wrong and not verdict.auditor_wrong
     assert "no data here" in verdict.facts["undecided"]

@@ -427,6 +427,11 @@ def test_what_is_not_checked_looks_like_no_verdict(case: Case, tmp_path: Path) -
     assert "True value" not in text and "right" not in text
 
 
+def test_who_opened_one_end_is_asked_for_more_than_the_state() -> None:
+    plain, end = (_account._asked({"ask": "state", **more}) for more in ({}, {"end": True}))
+    assert end.startswith(plain) and "NaN" in end and "NaN" not in plain
+
+
 def test_a_transcript_of_anything_is_told(tmp_path: Path, case: Case) -> None:
     """Nobody who writes a file can make the account fail or grow."""
     keys = case.verdict(None).evidence.keys

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import csv
 import json
+import resource
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -62,6 +63,18 @@ class Upload:
     @property
     def submissions(self) -> int:
         return len(potl.ExtraKey(self.key)._known()["submissions"])
+
+
+def test_questions_that_find_no_room_leave_no_half(tmp_path: Path) -> None:
+    upload = Upload(tmp_path, ("cat", "dog"))
+    before, there = resource.getrlimit(resource.RLIMIT_FSIZE), set(tmp_path.iterdir())
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, before[1]))
+    try:
+        code = upload._run("verify", str(upload.key), "--questions", str(tmp_path / "more.csv"))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert code == 3
+    assert set(tmp_path.iterdir()) == there
 
 
 STARS = ("1", "2", "3", "4", "5")

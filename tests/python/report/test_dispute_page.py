@@ -152,3 +152,11 @@ def test_a_range_is_halved_to_where_the_difference_is(disputed: dict[str, Any]) 
         "Opened: leaf 20 (trainer 81 B, auditor 81 B).",
         "Asked: 2 chunks of 2 operands, at most 115.3 KiB; answered: trainer 81 B, auditor 81 B.",
     ]
+
+
+def test_a_game_without_a_move_has_no_heading(disputed: dict[str, Any]) -> None:
+    unmoved = {"kind": "steps", "size": 2000, "rounds": [], "opened": {}, "question": {}}
+    account = {**disputed, "bisections": [unmoved]}
+    assert "Steps" not in printed(account)
+    page = _dispute.render_html(account)
+    assert "<h3>" not in page and "How it was found" not in page

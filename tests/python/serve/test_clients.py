@@ -210,8 +210,13 @@ class Clients:
             elif path == "/much":
                 await asyncio.Event().wait()
 
+        async def receive() -> Any:
+            if path == "/half":
+                await asyncio.Event().wait()
+            return {"type": "http.request", "body": b"", "more_body": False}
+
         await self._gate(
-            {"type": "http", "headers": [], "client": (address, 1), "path": path}, 0, send
+            {"type": "http", "headers": [], "client": (address, 1), "path": path}, receive, send
         )
 
     async def begin(
@@ -223,6 +228,7 @@ class Clients:
         return tasks
 
     async def _inner(self, scope: Any, receive: Any, send: Any) -> None:
+        await receive()
         if scope["path"] == "/":
             await self.done.wait()
         await refuse(send, 404, "nothing")
@@ -267,17 +273,35 @@ def test_one_address_leaves_places_to_others(many: list[str], other: str) -> Non
     assert asyncio.run(go()) == [503, *([404] * REQUESTS)]
 
 
-def test_an_address_that_has_its_places_cuts_no_other() -> None:
+@pytest.mark.parametrize("path", ["/much", "/half"])
+def test_an_address_that_has_its_places_cuts_no_other(path: str) -> None:
     async def go() -> None:
         clients = Clients()
-        others = await clients.begin("b", "/much")
-        own = await clients.begin("a", "/much", OF_ONE)
-        more = await clients.begin("a", "/much")
+        others = await clients.begin("b", path)
+        own = await clients.begin("a", path, OF_ONE)
+        more = await clients.begin("a", path)
+        await asyncio.wait(own[:1], timeout=10)  # it is told why
         assert own[0].done() and not any(one.done() for one in [*others, *own[1:], *more])
         for one in [*others, *own, *more]:
             one.cancel()
 
     asyncio.run(go())
+
+
+@pytest.mark.parametrize("path", ["/much", "/half"])
+def test_who_neither_takes_nor_sends_keeps_nobody_out(path: str) -> None:
+    async def go() -> list[int]:
+        clients = Clients()
+        slow = [await clients.begin(f"192.0.2.{one}", path) for one in range(REQUESTS)]
+        running = await clients.begin("c", count=2)
+        clients.done.set()
+        await asyncio.gather(*running)
+        for [one] in slow:
+            one.cancel()
+        return clients.answers
+
+    answers = asyncio.run(go())
+    assert answers[-2:] == [404, 404]
 
 
 def test_connections_of_one_address_end_none_of_another(patient: Server) -> None:

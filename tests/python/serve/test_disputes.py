@@ -25,6 +25,7 @@ from potl._dispute._table import Store, WatchedClock
 from potl._dispute._there import There
 from potl._record._keygen import write_pair
 from potl._remote._http import Http
+from potl._serve._host import host_disputes
 
 pytest.importorskip("potl._torch", reason="potl was built without torch")
 
@@ -129,6 +130,28 @@ def test_a_server_whose_task_is_another_does_not_begin(case: Case) -> None:
         )
 
 
+def test_a_referee_whose_task_is_another_does_not_begin(
+    case: Case, dispute: Callable[..., potl.Verdict]
+) -> None:
+    def other() -> potl.Task:
+        task = case.build()
+        task.batch_size = 16
+        return task
+
+    wrong, path = potl.Referee(case.job, task=other, key=case.referee().key), case.folder / "begun"
+    with pytest.raises(potl.JobMismatch, match="batch_size is 16"):
+        dispute(referee=wrong, transcript=path)
+    with pytest.raises(potl.JobMismatch, match="batch_size is 16"):
+        host_disputes(
+            wrong,
+            transcripts=case.folder / "disputes",
+            keys={"auditor": case.key("auditor")},
+            turn_seconds=8.0,
+            listen="127.0.0.1:0",
+        )
+    assert case.is_found_in(dispute(transcript=path))
+
+
 def test_both_are_killed_before_each_message_and_say_the_same(case: Case) -> None:
     with serving(case, "trainer", "auditor", dies=True) as (trainer, auditor):
         verdict = potl.dispute(
@@ -231,8 +254,12 @@ def test_the_referee_is_killed_at_each_line_and_goes_on(
     text = verdict.evidence.transcript
     assert path.read_text() == text and '"restarted"' in text
     assert case.is_found_in(potl.judge(verdict.evidence, job=case.job, task=case.build))
-    # It is over: nothing is asked any more.
+    # It is over: nothing is asked any more, and whoever lost may be gone.
     assert case.is_found_in(dispute(transcript=path))
+    with socket.create_server(("127.0.0.1", 0)) as one:
+        nobody = f"http://127.0.0.1:{one.getsockname()[1]}"
+    gone = potl.Remote(nobody, timeout=0.5)
+    assert case.is_found_in(dispute(trainer=gone, auditor=gone, transcript=path))
     assert path.read_text() == text
 
 
@@ -438,7 +465,7 @@ def test_the_command(case: Case, urls: dict[str, Any], capsys: pytest.CaptureFix
     assert _cli.run([*command, *here, *keys]) == 1
     assert "the auditor is right" in capsys.readouterr().out
     assert _cli.run(["referee", "--offline", str(evidence), *agreed]) == 1
-    assert _cli.run([*command, *here, *keys[2:]]) == 2
+    assert _cli.run([*command, *here]) == 2
     assert "--referee-key" in capsys.readouterr().err
     assert _cli.run([*command, "--auditor", urls["auditor"], *keys]) == 2
     assert "--auditor-key" in capsys.readouterr().err

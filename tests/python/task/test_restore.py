@@ -134,14 +134,19 @@ def test_an_option_whose_name_could_not_be_read_again_is_refused(
 
 
 @pytest.mark.parametrize(
-    ("key", "wrong"), [("keeps", "torch.nothing"), ("phase", "HOT"), ("phase", ["WARM"])]
+    ("key", "wrong", "own"),
+    [
+        ("keeps", "torch.nothing", "torch.bfloat16"),
+        ("phase", "HOT", "WARM"),
+        ("phase", ["WARM"], "WARM"),
+    ],
 )
-def test_an_option_that_the_task_does_not_know_is_an_error(key: str, wrong: object) -> None:
+def test_an_option_that_the_task_does_not_know_is_an_error(
+    key: str, wrong: object, own: str
+) -> None:
     state = change(state_of(chosen), lambda t: first(t).update({key: wrong}))
-    with (
-        Session.open(chosen, seed=7) as session,
-        pytest.raises(potl.MismatchError, match=f"param_groups/0/{key}: the state holds"),
-    ):
+    said = f"param_groups/0/{key}: the state holds .*, the task '{own}'$"
+    with Session.open(chosen, seed=7) as session, pytest.raises(potl.MismatchError, match=said):
         session.restore(state)
 
 
