@@ -168,16 +168,6 @@ class ByEpoch(ByCount):
         return self.net(x if self.epoch <= 10 else 2 * x)
 
 
-class Curve(ByCount):
-    """Logs into an array."""
-
-    def forward(self, x):
-        self.curve = getattr(self, "curve", np.zeros(12))
-        self.curve[self.calls] = len(x)
-        self.calls += 1
-        return self.net(x)
-
-
 class Private(torch.utils.data.Dataset):
     """Augments with a generator of its own."""
 
@@ -539,9 +529,6 @@ PROBLEMS = {
     ),
     "a count of epochs by batches": (
         lambda: tasks.task(ByEpoch()), "a number that counts up", "buffer",
-    ),
-    "a count that is an index of a log": (
-        lambda: tasks.task(Curve()), "makes a step fail", "Prover.steps()",
     ),
     "a list from which a step draws once it is long": (
         lambda: tasks.task(Drawing()), "a list that grows", "buffer",
