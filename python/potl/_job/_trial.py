@@ -264,8 +264,8 @@ class _Attempt:
         with self._open() as second:
             try:
                 problems = list(self._probe(first, second, start))
-                if order is not None and not problems:
-                    order.require_repeatable()  # a step may have changed the sampler
+                if order is not None:
+                    order.require_repeatable()  # steps that change the sampler have other symptoms
                 # What reading changes has other symptoms, too.
                 return self._drawn(first, batches, start, more=not problems) or problems
             except MismatchError as error:  # of a state that is restored
