@@ -58,8 +58,8 @@ class Job:
         check: bool = True,
         progress: Phases = None,
     ) -> Job:
-        """Builds the task, tries two steps, hashes its data and initial state, and writes down what
-        was found.
+        """Builds the task, tries some steps, hashes its data and initial state, and writes down
+        what was found.
 
         Args:
             build: Returns the `potl.Task`; called several times.

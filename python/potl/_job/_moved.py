@@ -1,20 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which Python attributes a step changes: where a step from a restored state comes out otherwise,
-one of them is the likely cause, and its name is what a user needs. An average that is read before
-it moves, as that of a teacher, shows in the third step: other numbers in its place show it now."""
+one of them is the likely cause, and its name is what a user needs."""
 
 from __future__ import annotations
 
 import contextlib
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from types import FunctionType, MethodType, ModuleType
 from typing import Any, TypeAlias, cast
 
 import torch
 from torch import nn
 
-from .._base._errors import Problem, is_own_trouble
 from .._task._capture import is_torchs
 from .._task._task import Task
 from ._holders import HELD, PARTS, Path, held_by, holders_of
@@ -38,16 +36,6 @@ def moved(before: Marks, after: Marks) -> list[Path]:
     return [path for path, mark in after.items() if mark != before.get(path)]
 
 
-def moving(before: Marks, after: Marks) -> list[Path]:
-    """Which tensors were changed in between. Made anew, or with another size, they are a cache."""
-    pairs = [(path, before.get(path), after[path]) for path in moved(before, after)]
-    return [
-        path
-        for path, old, new in pairs
-        if isinstance(old, tuple) and isinstance(new, tuple) and old[0] == new[0]
-    ]
-
-
 def listed(paths: list[Path]) -> str:
     """The names of the first attributes."""
     names = [*dict.fromkeys(str(path[1]) for path in paths)]
@@ -66,68 +54,6 @@ def as_state(paths: list[Path], task: Task) -> str | None:
         if owner in task.optimizers and hasattr(kept, "load_state_dict"):
             return f'state={{"{attribute}": optimizer.{attribute}}}'
     return None
-
-
-def acting_tensors(
-    first: Task,
-    second: Task,
-    paths: tuple[list[Path], list[Path]],
-    changed: Callable[[], bool],
-    batch: Callable[[], object],
-    keep_it: str,
-) -> Problem | None:
-    """What is wrong if tensors in attributes decide what a step does.
-
-    Args:
-        first: Has trained two steps.
-        second: Has trained the second one; the tensors are given other numbers meanwhile. Their
-            memory is left alone: it may be the data's, or nobody may write it.
-        paths: What the first step of the first one changed, and which tensors the last one did. Of
-            the former, a cache has the same numbers in both, and a loss that is kept has not.
-        changed: Repeats a step of the second one from a restored state. Whether it ends in another
-            state.
-        batch: Gives that step's.
-        keep_it: The remedy.
-    """
-    last, there = set(paths[1]), dict(_values(first))
-    among = last.union(paths[0])
-    found = {
-        path: value
-        for path, value in _values(second)
-        if path in among
-        and isinstance(value, torch.Tensor)
-        and _is_plain(value)
-        and (path in last or _differs(there.get(path), value))
-    }
-    if not found:
-        return None
-    given = [value for _, value in _leaves(batch(), (), _DEPTH, set())]  # kept, so that ids stay
-    data = {id(value) for value in given}
-    before: list[tuple[torch.Tensor, torch.Tensor]] = []
-    try:
-        for tensor in found.values():
-            if id(tensor) not in data:
-                with contextlib.suppress(Exception):  # not all types can be computed with
-                    other, old = tensor.data * 1.5 + 1, tensor.data
-                    tensor.data = other
-                    before.append((tensor, old))
-        acts = bool(before) and changed()
-    except Exception as error:
-        if is_own_trouble(error):
-            raise
-        acts = True  # the step went well before: it reads what it was given
-    finally:
-        for tensor, old in reversed(before):
-            tensor.data = old
-    if not acts:
-        return None
-    return Problem(
-        what="a tensor that training makes or moves changes what a step does, and no checkpoint "
-        "holds it",
-        where=listed([*found]),
-        remedy=f"{keep_it}; fill a cache inside build(), or keep it as a dict of tensors, each of "
-        "which is made once",
-    )
 
 
 def _values(task: Task) -> Iterator[tuple[Path, object]]:
@@ -190,22 +116,13 @@ def _mark(value: object) -> object:
             return repr(value)  # of NaN, too
         if value is None or isinstance(value, (int, str)):
             return value
-        if isinstance(value, torch.Tensor) and _is_plain(value, any_type=True):
+        if isinstance(value, torch.Tensor) and _is_plain(value):
             small = value.numel() <= _FIRST
             numbers = repr(value.tolist()) if small else (value.data_ptr(), value._version)
             return tuple(value.shape), numbers
     return id(value)
 
 
-def _differs(there: object, here: torch.Tensor) -> bool:
-    if not isinstance(there, torch.Tensor) or not _is_plain(there) or there.shape != here.shape:
-        return False
-    with contextlib.suppress(Exception):  # not all types can be compared
-        return there.dtype != here.dtype or not torch.equal(there, here)
-    return False
-
-
-def _is_plain(tensor: torch.Tensor, *, any_type: bool = False) -> bool:
-    """Whether its numbers can be read, and be others."""
-    plain = tensor.layout == torch.strided and not (tensor.is_meta or tensor.is_inference())
-    return plain and (any_type or tensor.is_floating_point())
+def _is_plain(tensor: torch.Tensor) -> bool:
+    """Whether its numbers can be read."""
+    return tensor.layout == torch.strided and not (tensor.is_meta or tensor.is_inference())

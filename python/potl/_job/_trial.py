@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tries a task for two steps before anything is agreed: can it be replayed, and bit for bit?
+"""Tries a task for some steps before anything is agreed: can it be replayed, and bit for bit?
 
-Cost of a task without problems: three steps and a forward pass (a fourth step where one of its own
-leaves gradients, one more where tensors in attributes move), two builds (a third where there are
-schedulers), and for `Job.create` one reading of the data.
+Cost of a task without problems: six steps, each of them twice, or up to sixty if they take seconds,
+and a few more; two builds (a third where there are schedulers), and for `Job.create` one reading of
+the data.
 """
 
 from __future__ import annotations
@@ -21,30 +21,30 @@ from .._base._errors import (
     MismatchError,
     NotReplayable,
     NotReproducible,
-    PotlError,
     Problem,
     is_out_of_memory,
     is_own_trouble,
 )
 from .._task._capture import is_torchs
-from .._task._collated import form_of
 from .._task._data import check_reads
 from .._task._portable import Watcher
 from .._task._schedule import own_order
 from .._task._task import Task, has_loss, no_gradient, overrides
-from .._task._trees import first_difference, same_float
+from .._task._trees import same_float
 from .._task._visible import evaluated, visible
 from ._build import Build
 from ._dormant import Attributes, acting_later, attributes
 from ._draft import Draft, draft, head_of
+from ._failed_step import obstacle, refused, tell_batch
 from ._first_steps import end_of
 from ._left_gradients import added_to, left_by
 from ._lost_types import lost_order, lost_types
-from ._moved import acting_tensors, as_state, listed, marks_of, moved, moving
+from ._more_steps import MoreSteps, difference
+from ._moved import as_state, listed, marks_of, moved
 from ._recipe import Options, changed_options, options_of
 from ._same_batches import SameBatches, other_batch
 from ._scalers import Counts, lost_scaler, scaler_counts
-from ._session import Session
+from ._session import Session, StepResult
 from ._steps import parameters_of
 from ._structure import Structure
 from ._unused_options import reads, unused
@@ -118,7 +118,7 @@ def run_trial(
         try:
             return replace(attempt.run(), obstacles=obstacles)
         except NotReproducible as error:
-            obstacles = attempt.refused or (_obstacle(error.message, error.remedy),)
+            obstacles = attempt.refused or (obstacle(error.message, error.remedy),)
             if not auto:
                 again = tuple(replace(one, prevents="replay") for one in obstacles)
                 return Trial(arithmetic=chosen, problems=again)
@@ -129,7 +129,7 @@ def run_trial(
                 raise
             # What fails in any arithmetic is raised by the attempt that follows.
             text = f"a step fails in {chosen}: {_line(error)}"
-            obstacles = (_obstacle(text, "if it does not in stock arithmetic, please report it"),)
+            obstacles = (obstacle(text, "if it does not in stock arithmetic, please report it"),)
             failed = True
         stock = _Attempt(build, seed, _arithmetic.STOCK, probe=probe, drafted=drafted, say=say)
         return replace(stock.run(step=failed), obstacles=obstacles)
@@ -147,10 +147,6 @@ def run_trial(
             "holds two tasks at a time: free memory, or pass accumulate= to compute a batch in "
             "parts)"
         ) from error
-
-
-def _obstacle(what: str, remedy: str) -> Problem:
-    return Problem(what=what, where="Task.step", remedy=remedy, prevents="exact")
 
 
 def _no_loss(what: str) -> Problem:
@@ -198,7 +194,7 @@ class _Attempt:
         self._ends: dict[int, str] = {}
         self._left: set[str] = set()
         self._moved: list[tuple[object, ...]] = []
-        self._moving: list[tuple[object, ...]] = []
+        self._repeats = 0
         self._read: set[str] = set()
         self._scalers: Counts = []
         self.refused: tuple[Problem, ...] = ()
@@ -268,8 +264,8 @@ class _Attempt:
         with self._open() as second:
             try:
                 problems = list(self._probe(first, second, start))
-                if order is not None and not problems:
-                    order.require_repeatable()  # a step may have changed the sampler
+                if order is not None:
+                    order.require_repeatable()  # steps that change the sampler have other symptoms
                 # What reading changes has other symptoms, too.
                 return self._drawn(first, batches, start, more=not problems) or problems
             except MismatchError as error:  # of a state that is restored
@@ -293,7 +289,7 @@ class _Attempt:
                 remedy="make model and optimizer inside build",
             )
             return
-        place = _difference(start, second)
+        place = difference(start, second)
         if place is not None:
             yield Problem(
                 what=f"two calls of build differ at {place}",
@@ -336,23 +332,17 @@ class _Attempt:
             return
         reordered = lost_order(first.task, second.task)
         try:
+            self._repeats = 1
             with scaler_counts() as scalers:
                 result = second.run_step(steps[1], second.sample_ids(steps[1]))
         except Exception as error:
-            if _has_other_cause(error):
-                raise
-            yield Problem(
-                what="a step from a restored state fails, and the same step in one go does not: "
-                f"{_line(error)}",
-                where=listed(self._moved) or "Task",
-                remedy=self._remedy(second),
-            )
+            yield self._fails(second, error)
             return
         lost = lost_scaler(self._scalers, scalers)
         if lost is not None:
             yield lost
             return
-        hidden = _difference(end, second)
+        hidden = difference(end, second)
         if hidden is not None or not same_float(result.loss, losses[1]):
             reason = self._reason(second, steps, end, losses, hidden)
             if reason is not None:
@@ -361,24 +351,57 @@ class _Attempt:
 
         def changed() -> bool:
             second.restore(middle)  # which puts right what a checkpoint holds
+            self._repeats += 1
             second.run_step(steps[1], second.sample_ids(steps[1]))
-            return _difference(end, second) is not None
+            return difference(end, second) is not None
 
-        def batch() -> object:
-            return second.batch(steps[1], second.sample_ids(steps[1]))
-
-        tasks = first.task, second.task
-        later = acting_later(*tasks, untouched, kept, changed, _KEEP_IT) or acting_tensors(
-            *tasks, (self._moved, self._moving), changed, batch, _KEEP_IT
-        )
-        if later is not None:
-            yield later
-            return
+        problem = acting_later(first.task, second.task, untouched, kept, changed, _KEEP_IT)
         # Only now: it calls the model once more, which would hide a count of calls.
-        problem = self._other_loss(second, middle, steps[1], losses[1])
+        problem = problem or self._other_loss(second, middle, steps[1], losses[1])
+        if first.task.steps > 2:
+            end = middle  # the memory of one of them: what these repeats end in is not asked
+            problem = problem or self._more(first, second, middle, losses, changed)
         problem = problem or self._added(second, middle, steps[1])
         if problem is not None:
             yield problem
+
+    def _more(
+        self,
+        first: Session,
+        second: Session,
+        early: _core.State,
+        losses: list[float],
+        changed: Callable[[], bool],
+    ) -> Problem | None:
+        """Whether more steps come out otherwise from restored states."""
+        self._say("training some more steps")
+        more = MoreSteps(first, early, losses)
+        if not more.train(self._step):
+            return None
+        self._structure.require(len(more.losses), more.end)
+        self._say("repeating them from restored states")
+        try:
+            while more.in_step(self._repeats):
+                changed()
+            place = more.difference(second)
+        except Exception as error:
+            problem = self._fails(second, error)
+            # A log may have room for as many steps as the training has.
+            return problem if self._repeats + more.repeated <= first.task.steps else None
+        if place is None:
+            return None
+        steps = tuple(range(1, len(more.losses) + 1))
+        return self._reason(second, steps, more.end, more.losses, place)
+
+    def _fails(self, second: Session, error: Exception) -> Problem:
+        if _has_other_cause(error):
+            raise error
+        return Problem(
+            what="a step from a restored state fails, and the same step in one go does not: "
+            f"{_line(error)}",
+            where=listed(self._moved) or "Task",
+            remedy=self._remedy(second),
+        )
 
     def _drawn(
         self, first: Session, batches: SameBatches, start: _core.State, *, more: bool
@@ -421,7 +444,7 @@ class _Attempt:
     def _reason(
         self,
         second: Session,
-        steps: tuple[int, int],
+        steps: tuple[int, ...],
         end: _core.State,
         losses: list[float],
         hidden: str | None,
@@ -429,10 +452,10 @@ class _Attempt:
         """Why a step from a restored state came out otherwise; None when this machine computes
         nothing twice in the same way.
         """
-        self._say("training two steps once more")
+        self._say("training these steps once more")
         with self._open() as fresh:
-            other_losses = self._two_steps(fresh, steps)[2]
-            place = _difference(end, fresh)
+            other_losses = [self._step(fresh, step).loss for step in steps]
+            place = difference(end, fresh)
             other_data = place is not None and other_batch(second, fresh, steps[0])
         if place is None:
             return Problem(
@@ -442,7 +465,9 @@ class _Attempt:
                 remedy=self._remedy(second),
             )
         # Two runs in stock arithmetic may round differently, and in exact arithmetic in nothing.
-        if self._arithmetic != _arithmetic.STOCK or not _all_close(losses, other_losses):
+        # Over many steps, however, what is rounded otherwise grows.
+        close = len(steps) > 2 or _all_close(losses, other_losses)
+        if self._arithmetic != _arithmetic.STOCK or not close:
             if other_data:
                 return Problem(
                     what="two calls of build make other batches of the same samples",
@@ -454,7 +479,9 @@ class _Attempt:
                 what=f"two trainings from the same seed differ at {place}",
                 where="Task.step",
                 remedy="draw random numbers from torch, random or numpy.random only, and use no "
-                "clock; seed or switch off inside build what a library draws elsewhere",
+                "clock; seed or switch off inside build what a library draws elsewhere; what a "
+                "global variable, a class or a file keeps from step to step, make a buffer of the "
+                "model or an object in state=",
             )
         return None
 
@@ -482,25 +509,13 @@ class _Attempt:
         stepped: list[set[str]] = [set() for _ in options]
         for number, step in enumerate(steps, start=1):
             self._say(f"trying step {number} in {self._arithmetic} arithmetic")
-            ids = session.sample_ids(step)
-            try:
-                with reads(session.task) as read, scaler_counts() as self._scalers:
-                    result = session.run_step(step, ids)
-            except NotReproducible as error:
-                self.refused = _refused(session, step, ids, error, self._arithmetic)
-                raise
-            except Exception as error:
-                _tell_batch(error, session, step, ids)
-                raise
+            with reads(session.task) as read, scaler_counts() as self._scalers:
+                result = self._step(session, step)
             self._read |= read
             losses.append(result.loss)
             skipped = skipped and result.skipped
             if number == 1:
                 self._left, kept = left_by(session.task), attributes(session.task)
-            marks, earlier = marks_of(session.task), marks
-            if number == 1:
-                self._moved = moved(earlier, marks)
-            self._moving = moving(earlier, marks)
             end = session.capture()
             self._structure.require(step, end)
             # After each step: the second one may put back what the first one changed.
@@ -514,10 +529,22 @@ class _Attempt:
         if not session.task._depended and not overrides(session.task, "step"):
             raise no_gradient()
         assert middle is not None
+        self._moved = moved(marks, marks_of(session.task))
         self._state_bytes = end.nbytes
         self._stepped = stepped
         self._not_updated = options if skipped else None
         return middle, end, losses, kept
+
+    def _step(self, session: Session, step: int) -> StepResult:
+        ids = session.sample_ids(step)
+        try:
+            return session.run_step(step, ids)
+        except NotReproducible as error:
+            self.refused = refused(session, step, ids, error, self._arithmetic)
+            raise
+        except Exception as error:
+            tell_batch(error, session, step, ids)
+            raise
 
     def _update(self, session: Session, options: Options) -> None:
         """Makes the update that the scaler skipped in every step: what an arithmetic refuses of it,
@@ -533,38 +560,6 @@ class _Attempt:
                 raise
             return  # a step of the user's own may update in another way
         self._stepped = changed_options(options, task)
-
-
-def _refused(
-    session: Session, step: int, ids: list[int], error: NotReproducible, arithmetic: str
-) -> tuple[Problem, ...]:
-    """All operators of a step that its arithmetic refuses; the first was met as `error`."""
-    from .._arithmetic._explain import explain_call
-
-    try:
-        batch = session.batch(step, ids)
-        found = explain_call(lambda: session.run_step(step, batch), mode=arithmetic).refused
-    except Exception:
-        # Something else than an operator is in the way, of which `error` speaks.
-        found = ()
-    causes = dict.fromkeys((one.note, one.remedy) for one in found)
-    if (error.message, error.remedy) not in causes:
-        return (_obstacle(error.message, error.remedy),)
-    return tuple(_obstacle(*cause) for cause in causes)
-
-
-def _tell_batch(error: Exception, session: Session, step: int, ids: list[int]) -> None:
-    """Adds to an error of the task's code what its step was given: torch names no input."""
-    if isinstance(error, PotlError) or not hasattr(error, "add_note"):  # Python 3.11 has it
-        return
-    with contextlib.suppress(Exception):
-        error.add_note(f"step {step} was given the batch {form_of(session.batch(step, ids))}")
-
-
-def _difference(before: _core.State, session: Session) -> str | None:
-    if before.would_equal(session.tree()):
-        return None
-    return first_difference(before.tree(), session.capture().tree())
 
 
 def _shares(a: Task, b: Task) -> bool:

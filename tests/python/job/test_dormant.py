@@ -4,6 +4,7 @@ of sizes alone."""
 
 from __future__ import annotations
 
+import math
 import queue
 from collections import deque
 from collections.abc import Callable
@@ -199,6 +200,62 @@ class Logging(potl.Task):
         return loss
 
 
+class Called(Net):
+    calls = 0
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.calls += 1
+        return self.net(x * self.factor(x))  # type: ignore[no-any-return]
+
+    def factor(self, x: torch.Tensor) -> float:
+        raise NotImplementedError
+
+
+class Curve(Called):
+    """Logs into an array that is as long as the training."""
+
+    def factor(self, x: torch.Tensor) -> float:
+        self.curve = getattr(self, "curve", np.zeros(200))
+        self.curve[self.calls] = len(x)
+        return 1.0
+
+
+class Spread(Called):
+    """Logs how far apart some numbers are, by sums that are large together; knows them by two."""
+
+    sums = squares = 0.0
+    doubled = 0
+
+    def factor(self, x: torch.Tensor) -> float:
+        self.doubled += 2
+        assert self.doubled == 2 * self.calls
+        self.sums += x.mean().item()
+        self.squares += x.square().mean().item()
+        math.sqrt(self.squares / self.calls - (self.sums / self.calls) ** 2)
+        return 1.0
+
+
+class Phases(Called):
+    """Goes by what it has for as many steps as it trains."""
+
+    def factor(self, x: torch.Tensor) -> float:
+        return (1.0, 0.5)[(self.calls - 1) // 100]
+
+
+class Rounds(Curve):
+    """Acts now and then, beside a log."""
+
+    def factor(self, x: torch.Tensor) -> float:
+        return super().factor(x) / (2 if self.calls % 100 == 0 else 1)
+
+
+class Bounded(Called):
+    """Fails when it has been called too often."""
+
+    def factor(self, x: torch.Tensor) -> float:
+        return ([1.0] * 100)[self.calls]
+
+
 class Unloaded:
     """As what libraries put in the place of what they load at its first use."""
 
@@ -301,6 +358,25 @@ def test_a_meter_that_nothing_reads_and_a_memo_are_no_state() -> None:
 @pytest.mark.parametrize("kind", [Logging, StandIns])
 def test_a_log_and_what_stands_for_another_object_are_no_state(kind: type[potl.Task]) -> None:
     assert potl.check(losing(kind)) == []
+
+
+@pytest.mark.parametrize("kind", [Curve, Spread])
+def test_a_log_that_has_no_room_for_numbers_of_no_training_is_no_state(kind: type[Called]) -> None:
+    assert potl.check(lambda: tasks.task(kind(), epochs=45)) == []
+
+
+@pytest.mark.parametrize("kind", [Phases, Rounds])
+def test_a_count_that_fails_far_away_is_tried_at_the_end_of_the_training(
+    kind: type[Called],
+) -> None:
+    [problem] = potl.check(lambda: tasks.task(kind(), epochs=45))
+    assert "a number that counts up" in problem.what
+    assert f"{kind.__name__}.calls" in problem.where
+
+
+def test_a_count_that_fails_at_the_end_of_the_training_as_well_is_refused() -> None:
+    [problem] = potl.check(lambda: tasks.task(Bounded(), epochs=45))
+    assert "makes a step fail" in problem.what and "Prover.steps()" in problem.remedy
 
 
 def test_a_queue_that_a_thread_reads_is_left_alone() -> None:

@@ -126,7 +126,8 @@ def test_an_option_of_a_layer_that_a_step_leaves_changed_is_told_once(
         return kind(**options, scheduler=schedule)
 
     with caplog.at_level(logging.WARNING, logger="potl"):
-        potl.record(build, tmp_path / "run", seed=7, checkpoint_every=3)
+        job = potl.Job.create(build, seed=7, checkpoint_every=3, check=False)  # which sees it
+        potl.record(build, tmp_path / "run", job=job)
     said = [one.getMessage() for one in caplog.records if "of the model" in one.getMessage()]
     assert len(said) == (kind is Softened)
     assert all(one.startswith("Dropout.p of the model is another after step 6") for one in said)
