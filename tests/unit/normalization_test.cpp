@@ -402,6 +402,38 @@ TEST_CASE("group norm is its formula", "[normalization]") {
   group_norm_check<float>();
   group_norm_check<double>();
 }
+TEST_CASE("sums of channels are the defined ones of their elements", "[normalization]") {
+  const auto check = [](auto zero, const channel_shape& s) {
+    using Real = decltype(zero);
+    const auto x = values<Real>(static_cast<std::size_t>(s.batch * s.channels * s.size), 7);
+    std::vector<Real> wanted;
+    for (std::int64_t c = 0; c < s.channels; ++c) {
+      std::vector<Real> terms;
+      for (std::int64_t n = 0; n < s.batch; ++n)
+        for (std::int64_t i = 0; i < s.size; ++i)
+          terms.push_back(x[static_cast<std::size_t>((n * s.channels + c) * s.size + i)]);
+      wanted.push_back(defined_sum(terms));
+    }
+    at_each_level_and_end([&](isa level, guarded_end at) {
+      INFO(to_string(level) << " " << s.batch << " x " << s.channels << " x " << s.size);
+      const guarded from(x, at);
+      guarded<Real> sums(wanted.size(), at);
+      sum_channels(s, from.data(), sums.data(), inline_executor());
+      CHECK(same_bits(sums, wanted));
+    });
+  };
+  for (const channel_shape& s : std::vector<channel_shape>{{1, 1, 1},
+                                                           {3, 5, 7},
+                                                           {2, 3, 64},
+                                                           {5, 130, 1},
+                                                           {4, 2, 4096},
+                                                           {70, 2, 96},
+                                                           {3, 2, 4099}}) {
+    check(float{}, s);
+    check(double{}, s);
+  }
+}
+
 TEST_CASE("batch norm is its formula, in training and not", "[normalization]") {
   batch_norm_check<float>();
   batch_norm_check<double>();

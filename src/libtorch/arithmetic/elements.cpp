@@ -59,6 +59,24 @@ bool can_write_to(const at::Tensor& x, const at::Tensor& out) {
   return overlap == at::MemOverlapStatus::No || overlap == at::MemOverlapStatus::Full;
 }
 
+bool are_flat(c10::ArrayRef<at::Tensor> operands, const at::Tensor* in_place) {
+  const at::Tensor& first = operands[0];
+  const c10::ScalarType type = first.scalar_type();
+  if (type != at::kFloat && type != at::kDouble) return false;
+  const auto fits = [&](const at::Tensor& x) {
+    // A number of Python's has not the last word about the type.
+    return !x.is_nested() && x.layout() == c10::kStrided && x.device().is_cpu() &&
+           !is_on_device(x) && !x.unsafeGetTensorImpl()->is_wrapped_number() &&
+           x.scalar_type() == type && x.sizes() == first.sizes() && x.strides() == first.strides();
+  };
+  if (!std::all_of(operands.begin(), operands.end(), fits)) return false;
+  if (!first.is_non_overlapping_and_dense()) return false;
+  if (in_place == nullptr) return true;
+  return fits(*in_place) && std::all_of(operands.begin(), operands.end(), [&](const auto& x) {
+           return x.is_same(*in_place) || !x.is_alias_of(*in_place);
+         });
+}
+
 aligned_operands align(operator_name name, c10::ArrayRef<at::Tensor> operands,
                        const at::Tensor* in_place) {
   aligned_operands call;

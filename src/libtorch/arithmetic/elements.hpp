@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Elementwise kernels over tensors of any layout and type: operands are promoted, broadcast and
-// brought into one layout, then a body runs over flat memory.
+// brought into one layout, then a body runs over flat memory. What is like that already, as in most
+// calls, is taken as it lies.
 #pragma once
 
 #include <array>
@@ -14,6 +15,10 @@
 #include "operand.hpp"
 
 namespace potl::libtorch::dispatch {
+
+/// Whether operands of float32 or of float64, and `in_place`, lie on the CPU in one order without
+/// gaps. To look takes less than to align them, which is as long as some thousand elements take.
+bool are_flat(c10::ArrayRef<at::Tensor> operands, const at::Tensor* in_place);
 
 /// Operands of one call, all in the memory order of the result.
 struct aligned_operands {
@@ -51,6 +56,17 @@ bool can_write_to(const at::Tensor& x, const at::Tensor& out);
 /// Views of both in their common sizes: torch.func.jacrev has several gradients of one operand.
 std::pair<at::Tensor, at::Tensor> broadcast(const at::Tensor& a, const at::Tensor& b);
 
+/// body(operands, out) over memory as it lies.
+template <std::size_t Count, class Body>
+void over_flat(const at::Tensor (&operands)[Count], const at::Tensor& out, const Body& body) {
+  with_real(out.scalar_type(), [&](auto zero) {
+    using Real = decltype(zero);
+    std::array<std::span<const Real>, Count> in;
+    for (std::size_t i = 0; i < Count; ++i) in[i] = values<Real>(operands[i]);
+    body(in, mutable_values<Real>(out));
+  });
+}
+
 struct no_device_form {};
 
 /// body(operands, out) with an array of spans and a span, of float or double; for an operator that
@@ -58,6 +74,11 @@ struct no_device_form {};
 template <std::size_t Count, class Body, class Form = no_device_form>
 at::Tensor elements(const char* name, const at::Tensor (&operands)[Count],
                     const at::Tensor* in_place, const Body& body, const Form& form = {}) {
+  if (are_flat(operands, in_place)) {
+    const at::Tensor out = in_place == nullptr ? like(operands[0]) : *in_place;
+    if (out.numel() != 0) over_flat(operands, out, body);
+    return out;
+  }
   constexpr bool anywhere = !std::is_same_v<Form, no_device_form>;
   const aligned_operands call = align({name, anywhere}, operands, in_place);
   if constexpr (anywhere) {

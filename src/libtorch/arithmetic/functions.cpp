@@ -31,30 +31,7 @@ using numeric::binary;
 using numeric::gradient;
 using numeric::unary;
 
-/// Whether elements can be taken as they lie in memory: so it is in most calls, and what `elements`
-/// prepares for the others takes as long as some thousand elements.
-bool is_flat(const Tensor& x) {
-  const c10::ScalarType type = x.scalar_type();
-  return (type == c10::ScalarType::Float || type == c10::ScalarType::Double) &&
-         x.layout() == c10::kStrided && x.device().is_cpu() && !is_on_device(x) &&
-         x.is_non_overlapping_and_dense();
-}
-void apply_flat(unary function, const Tensor& x, const Tensor& out) {
-  with_real(x.scalar_type(), [&](auto zero) {
-    using Real = decltype(zero);
-    numeric::apply(function, values<Real>(x), mutable_values<Real>(out), executor());
-  });
-}
-
 Tensor unary_to(destination to, unary function, const Tensor& x) {
-  if (is_flat(x)) {
-    const Tensor out = to == nullptr ? like(x) : *to;
-    if (out.scalar_type() == x.scalar_type() && out.sizes() == x.sizes() &&
-        out.strides() == x.strides()) {
-      apply_flat(function, x, out);
-      return out;
-    }
-  }
   const auto body = [&](const auto& in, auto out) {
     numeric::apply(function, in[0], out, executor());
   };

@@ -36,8 +36,11 @@
 #include <ATen/ops/view_as_real.h>
 #include <ATen/ops/where.h>
 
+#include <potl/numeric/detail/normalization.hpp>
+
 #include "device.hpp"
 #include "operand.hpp"
+#include "real.hpp"
 #include "registrar.hpp"
 
 namespace potl::libtorch::dispatch {
@@ -68,8 +71,7 @@ arranged arrange(operator_name name, const Tensor& x, optional_dims dims, bool k
   for (std::int64_t i = 0; i < rank; ++i) {
     const bool goes = reduced[static_cast<std::size_t>(i)];
     (goes ? gone : kept).push_back(i);
-    if (!goes) out.sizes.push_back(x.size(i));
-    if (goes && keepdim) out.sizes.push_back(1);
+    if (!goes || keepdim) out.sizes.push_back(goes ? 1 : x.size(i));
   }
   const auto volume = [&](const std::vector<std::int64_t>& which) {
     std::int64_t all = 1;
@@ -142,6 +144,24 @@ std::vector<std::int64_t> order_of(const Tensor& x, optional_dims dims) {
   return order;
 }
 
+/// The sizes of a row-major operand of which the first and the last dimensions are summed, and
+/// those in between stay; none otherwise.
+std::optional<numeric::channel_shape> channels_of(const Tensor& x, optional_dims dims) {
+  if (!dims.has_value() || dims->empty() || is_on_device(x)) return {};
+  if (x.layout() != c10::kStrided || !x.is_contiguous() || x.numel() == 0) return {};
+  const auto reduced = at::dim_list_to_bitset(*dims, static_cast<std::size_t>(x.dim()));
+  const auto goes = [&](std::int64_t dim) { return reduced[static_cast<std::size_t>(dim)]; };
+  std::int64_t first = 0, last = x.dim();
+  while (first < last && goes(first)) ++first;
+  while (first < last && goes(last - 1)) --last;
+  if (first == 0 || first == last || last == x.dim()) return {};
+  for (std::int64_t dim = first; dim < last; ++dim) {
+    if (goes(dim)) return {};
+  }
+  return numeric::channel_shape{product(x.sizes(), 0, first), product(x.sizes(), first, last),
+                                product(x.sizes(), last, x.dim())};
+}
+
 Tensor reduce_to(const char* name, reduction kind, const Tensor& x, optional_dims dims,
                  bool keepdim, c10::ScalarType type) {
   if (const std::vector<std::int64_t> order = order_of(x, dims); !order.empty()) {
@@ -172,6 +192,22 @@ Tensor reduce_to(const char* name, reduction kind, const Tensor& x, optional_dim
     }
     if (kind == reduction::sum_of_magnitudes) return of(reduction::sum, x.abs());
     if (kind == reduction::largest_magnitude) return of(reduction::maximum, x.abs());
+  }
+  if (const auto shape = channels_of(x, dims); shape && kind == reduction::sum) {
+    const Tensor from = row_major(name, x, wide);
+    std::vector<std::int64_t> sizes;
+    const auto reduced = at::dim_list_to_bitset(*dims, static_cast<std::size_t>(x.dim()));
+    for (std::int64_t i = 0; i < x.dim(); ++i) {
+      const bool goes = reduced[static_cast<std::size_t>(i)];
+      if (!goes || keepdim) sizes.push_back(goes ? 1 : x.size(i));
+    }
+    const Tensor y = make(sizes, wide);
+    with_real(wide, [&](auto zero) {
+      using Real = decltype(zero);
+      numeric::sum_channels(*shape, from.const_data_ptr<Real>(), y.mutable_data_ptr<Real>(),
+                            executor());
+    });
+    return rounded_to(y, type);
   }
   const operator_name anywhere{name, is_anywhere(kind)};
   return rounded_to(reduced(kind, arrange(anywhere, x, dims, keepdim, wide), wide), type);

@@ -3,6 +3,7 @@
 // which compiles its own copies (see lanes.hpp).
 #pragma once
 
+#include "cells.hpp"
 #include "combinations.hpp"
 #include "loops.hpp"
 
@@ -186,9 +187,9 @@ void elu_slope_loop(const void* scalars, const typename R::element* dy,
 
 template <class R>
 constexpr kernels<typename R::element> kernels_of{
-    &one<R>,      &slope<R>,         &two<R>,           &combine<R>,
-    &sgd<R>,      &adam<R>,          &softplus_loop<R>, &softplus_slope_loop<R>,
-    &elu_loop<R>, &elu_slope_loop<R>};
+    &one<R>,      &slope<R>,          &two<R>,           &combine<R>,
+    &sgd<R>,      &adam<R>,           &softplus_loop<R>, &softplus_slope_loop<R>,
+    &elu_loop<R>, &elu_slope_loop<R>, &lstm_loop<R>,     &lstm_slope_loop<R>};
 
 }  // namespace
 }  // namespace potl::numeric::elementwise

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 
+#include <potl/numeric/detail/cells.hpp>
 #include <potl/numeric/elementwise.hpp>
 
 #include "numeric/levels.hpp"
@@ -37,6 +38,9 @@ struct kernels {
   void (*elu)(const void* scalars, const Real* x, Real* y, std::size_t count);
   void (*elu_slope)(const void* scalars, const Real* dy, const Real* x, Real* dx,
                     std::size_t count);
+  /// Of samples [first, last).
+  void (*lstm)(const lstm_step<Real>&, std::size_t first, std::size_t last);
+  void (*lstm_gradient)(const lstm_slope<Real>&, std::size_t first, std::size_t last);
 };
 
 using both_kernels = kernels_of_both<kernels>;

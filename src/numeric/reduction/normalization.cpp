@@ -194,6 +194,12 @@ void channel_sums(term kind, const operands<Real>& o, const dimensions& d, Real*
   });
 }
 
+template <class Real>
+void sums_of_channels(const channel_shape& shape, const Real* x, Real* y, const executor& workers) {
+  const dimensions d{size_of(shape.batch), size_of(shape.channels), size_of(shape.size)};
+  channel_sums<Real>(term::value, {x, nullptr, nullptr, nullptr, false}, d, y, workers);
+}
+
 /// rows(first, last) for samples of which each channel has one element.
 template <class Rows>
 void for_samples(const dimensions& d, const executor& workers, const Rows& rows) {
@@ -355,5 +361,12 @@ void batch_norm(const batch_norm_forward<float>& w, const executor& e) { batch_f
 void batch_norm(const batch_norm_forward<double>& w, const executor& e) { batch_forward(w, e); }
 void batch_norm(const batch_norm_backward<float>& w, const executor& e) { batch_backward(w, e); }
 void batch_norm(const batch_norm_backward<double>& w, const executor& e) { batch_backward(w, e); }
+
+void sum_channels(const channel_shape& shape, const float* x, float* y, const executor& e) {
+  sums_of_channels(shape, x, y, e);
+}
+void sum_channels(const channel_shape& shape, const double* x, double* y, const executor& e) {
+  sums_of_channels(shape, x, y, e);
+}
 
 }  // namespace potl::numeric

@@ -44,6 +44,19 @@ def test_operands_of_any_layout_give_the_same_bits(dtype: torch.dtype) -> None:
         assert torch.equal(torch.sigmoid(a.t().contiguous().t()), scaled)
 
 
+@pytest.mark.parametrize("dtype", [*NARROW, torch.float32, torch.float64])
+@pytest.mark.parametrize("shape", [(5, 6, 7, 8), (64, 3, 16, 16), (3, 7, 9)])
+def test_a_sum_around_channels_is_that_of_each_channel(
+    dtype: torch.dtype, shape: tuple[int, ...]
+) -> None:
+    x = torch.randn(shape, generator=torch.Generator().manual_seed(1)).to(dtype)
+    dims = [0, *range(2, len(shape))]
+    with potl.deterministic("ord32"):
+        apart = x.transpose(0, 1).reshape(shape[1], -1).sum(1)
+        assert torch.equal(x.sum(dims), apart)
+        assert torch.equal(x.sum(dims, keepdim=True).flatten(), apart)
+
+
 @pytest.mark.parametrize("dtype", NARROW)
 def test_a_function_of_several_operands_widens_each_to_its_own_place(dtype: torch.dtype) -> None:
     a, b, c = (operand(40, 30, dtype, seed) for seed in (1, 2, 3))

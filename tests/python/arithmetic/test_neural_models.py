@@ -116,15 +116,19 @@ def test_autocast_computes_products_in_xint16() -> None:
     assert torch.equal(results[0], wide.bfloat16())
 
 
-def test_an_lstm_does_not_depend_on_onednn() -> None:
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+@pytest.mark.parametrize("used", ["output", "h", "c", "all"])
+def test_an_lstm_does_not_depend_on_onednn(dtype: torch.dtype, used: str) -> None:
     results = []
     for enabled in (True, False):
         with potl.deterministic("ord32"), torch.backends.mkldnn.flags(enabled=enabled):
             torch.manual_seed(1)
-            lstm = nn.LSTM(5, 6, num_layers=2, bidirectional=True)
-            out, (h, c) = lstm(torch.randn(7, 3, 5))
-            (out.square().sum() + h.sum() + c.sum()).backward()
-            results.append([out, h, c, *(p.grad for p in lstm.parameters())])
+            lstm = nn.LSTM(5, 18, num_layers=2, bidirectional=True, dtype=dtype)
+            x = torch.randn(7, 3, 5, dtype=dtype, requires_grad=True)
+            out, (h, c) = lstm(x)
+            ends = {"output": out, "h": h, "c": c}
+            sum(ends[n].square().sum() for n in ends if used in (n, "all")).backward()
+            results.append([out, h, c, x.grad, *(p.grad for p in lstm.parameters())])
     assert _same(*results)
 
 

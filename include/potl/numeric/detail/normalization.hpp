@@ -86,4 +86,12 @@ void batch_norm(const batch_norm_forward<double>& work, const executor& workers)
 void batch_norm(const batch_norm_backward<float>& work, const executor& workers);
 void batch_norm(const batch_norm_backward<double>& work, const executor& workers);
 
+/// [batch][channels][size], of which none is 0.
+struct channel_shape {
+  std::int64_t batch = 0, channels = 0, size = 0;
+};
+/// y[c] = T(x) over batch and size: the gradient of a bias.
+void sum_channels(const channel_shape& shape, const float* x, float* y, const executor& workers);
+void sum_channels(const channel_shape& shape, const double* x, double* y, const executor& workers);
+
 }  // namespace potl::numeric
