@@ -349,6 +349,8 @@ class judge {
       if (is_plain_count(one.path) || passes(one.l2, one.excess, limits_for(one))) continue;
       turned.insert(object_of(one.path));
     }
+    take_other_forms(measurement_.noise, which_, turned);
+    take_other_forms(measurement_.rough, which_, turned);
     for (const tensor_distance& one : group_.tensors) {
       const own_noise own = look_up(noise, one.path);
       if (one.judged == judged_as::unmoved) {
@@ -393,7 +395,7 @@ class judge {
       problem("replay.tolerance_cap", outcome::inconclusive,
               doubtful->path + " is noise to honest repeats, and with it " +
                   percent(std::min(1.0, unproven / group_.count)) + " of the " + name_ +
-                  ", so that the cap of the job tells nothing apart" + remedy);
+                  ", so that the cap of the job tells nothing apart" + remedy_of_noise);
     }
     return out;
   }
@@ -462,10 +464,6 @@ class judge {
     if (group_.l2 <= context_.cap * group_.weight_l2) return "replay.update_relative";
     return "replay.parameters";
   }
-
-  static constexpr const char* remedy =
-      ": agree on an exact arithmetic (potl check names what stands in its way; in C++ use "
-      "task::exact), or on shorter segments (checkpoint_every)";
 
   const replay_context& context_;
   const segment_measurement& measurement_;
