@@ -341,11 +341,12 @@ class judge {
     };
     // What is kept beside the weights may follow from what turned in the same object: a copy of the
     // best ones so far, a history that is a step further.
-    std::set<std::string_view> turned, objects;
-    if (which_ == "optimizer") objects = with_histories(group_.tensors);
+    std::set<std::string_view> turned;
+    // A history may lack another step of as many, so that no count and no length tells.
+    if (which_ == "optimizer") turned = with_histories(group_.tensors);
     for (const tensor_distance& one : group_.tensors) {
       const bool beside = which_ == "buffers" || which_ == "other";
-      if (!is_code(one.judged) || !(beside || objects.count(object_of(one.path)) > 0)) continue;
+      if (!is_code(one.judged) || !beside) continue;
       if (is_plain_count(one.path) || passes(one.l2, one.excess, limits_for(one))) continue;
       turned.insert(object_of(one.path));
     }
