@@ -82,6 +82,10 @@ struct group_sums {
 constexpr std::string_view where_infinite = " where it is infinite";
 constexpr std::string_view how_many = " (how many)";
 
+// Rounding to fewer bits than this is no small matter: within it, a tensor may double in a few
+// hundred segments.
+constexpr double coarse = 0x1p-12;
+
 // Without a gradient every machine computes the same of an element, apart from the last bit of one
 // in a million where a multiplication and an addition are fused: the root of that share, or so.
 constexpr double still_rounding = 0x1p-10;
@@ -282,6 +286,7 @@ class walker {
     } else if (!of.rounding_only && numeric::is_mask(info(type).size, recorded, replayed)) {
       return turn(path, type, start, recorded, replayed);
     }
+    if (numeric::unit_roundoff(type) > coarse && of.l2 > 0) of.rounding_only = false;
     const group which = group_of(path);
     const bool alone = scalar && which != parameters;
     groups[which].tensors.push_back(

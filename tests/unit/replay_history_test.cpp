@@ -79,11 +79,35 @@ TEST_CASE("a history that is a step further on another machine accuses nobody") 
   CHECK(verdict(of_first + "old_dirs/7", of_first + "n_iter") == "inconclusive");
   CHECK(verdict(of_first + "prev_flat_grad", of_first + "ro" + form) == "inconclusive");
   CHECK(verdict(of_first + "/7", of_first + "n_iter") == "inconclusive");  // under an empty name
+  // Of as many steps, but of others: no count differs.
+  CHECK(verdict(of_first + "old_dirs/7", of_first + "old_dirs/8") == "inconclusive");
   // Averages are none, and neither is what another object keeps.
   CHECK(verdict(of_first + "exp_avg", of_first + "step") == "rejected");
   CHECK(verdict("optimizers/0/state/1/exp_avg", "optimizers/0/state/0" + form) == "rejected");
   CHECK(verdict("optimizers/0/state/0/exp_avg", "optimizers/0/k") == "rejected");
-  CHECK(verdict("optimizers/1/state/0/old_dirs/7", of_first + "n_iter") == "rejected");
+  CHECK(verdict("optimizers/1/state/0/prev_flat_grad", of_first + "n_iter") == "rejected");
+}
+
+TEST_CASE("a history that is of another length in a repeat accuses nobody") {
+  const auto verdict = [](const std::string& kept, const std::string& list, bool rough) {
+    scene one;
+    tensor_distance form = tensor(list + " (its length, type or text)", 1, 1);
+    form.judged = judged_as::codes;
+    one.differs(3, {});
+    one.noise(3, {});
+    one.measured[3].distances[2].tensors = {tensor(kept, 0.9, 500)};
+    if (rough) one.measured[3].rough = one.measured[3].noise;
+    auto& repeats = rough ? one.measured[3].rough : one.measured[3].noise;
+    repeats.at(0)[2].tensors = {form};
+    return one.verdict();
+  };
+  const std::string of_first = "optimizers/0/state/0/";
+  for (const bool rough : {false, true}) {
+    CHECK(verdict(of_first + "old_dirs/7", of_first + "old_dirs", rough) == "inconclusive");
+    CHECK(verdict(of_first + "prev_flat_grad", of_first + "ro", rough) == "inconclusive");
+    CHECK(verdict("optimizers/1/state/0/prev_flat_grad", of_first + "ro", rough) == "rejected");
+    CHECK(verdict("optimizers/0/state/1/exp_avg", "optimizers/0/state/0", rough) == "rejected");
+  }
 }
 
 TEST_CASE("segments that may accuse are repeated before a prover's own integers") {

@@ -210,6 +210,27 @@ def drift_of_a_frozen_tensor(scene: Scene) -> Forgery:
 
 @attack(
     "A29",
+    "drift of a small tensor",
+    rule="replay.parameters",
+    found_by=("replay.parameters", "replay.update_relative", "replay.tolerance_cap"),
+    verdict="inconclusive",
+    task="frozen",
+)
+def drift_of_a_small_tensor(scene: Scene) -> Forgery:
+    """Trains in bfloat16 as agreed, and at each checkpoint moves the last bias by as much as
+    rounding explains, which is more than the training moves it.
+    """
+
+    def drift(session: Session, step: int) -> None:
+        bias = dict(session.task.model.named_parameters())["net.2.bias"]
+        with torch.no_grad():
+            bias.mul_(torch.where(scene.stolen["net.2.bias"] > 0, 1.011, 0.991))
+
+    return scene.forged("A29-small", rewrite=drift)
+
+
+@attack(
+    "A29",
     "noise inflation",
     rule="replay.parameters",
     found_by=(

@@ -341,14 +341,17 @@ class judge {
     };
     // What is kept beside the weights may follow from what turned in the same object: a copy of the
     // best ones so far, a history that is a step further.
-    std::set<std::string_view> turned, objects;
-    if (which_ == "optimizer") objects = with_histories(group_.tensors);
+    std::set<std::string_view> turned;
+    // A history may lack another step of as many, so that no count and no length tells.
+    if (which_ == "optimizer") turned = with_histories(group_.tensors);
     for (const tensor_distance& one : group_.tensors) {
       const bool beside = which_ == "buffers" || which_ == "other";
-      if (!is_code(one.judged) || !(beside || objects.count(object_of(one.path)) > 0)) continue;
+      if (!is_code(one.judged) || !beside) continue;
       if (is_plain_count(one.path) || passes(one.l2, one.excess, limits_for(one))) continue;
       turned.insert(object_of(one.path));
     }
+    take_other_forms(measurement_.noise, which_, turned);
+    take_other_forms(measurement_.rough, which_, turned);
     for (const tensor_distance& one : group_.tensors) {
       const own_noise own = look_up(noise, one.path);
       if (one.judged == judged_as::unmoved) {
@@ -393,7 +396,7 @@ class judge {
       problem("replay.tolerance_cap", outcome::inconclusive,
               doubtful->path + " is noise to honest repeats, and with it " +
                   percent(std::min(1.0, unproven / group_.count)) + " of the " + name_ +
-                  ", so that the cap of the job tells nothing apart" + remedy);
+                  ", so that the cap of the job tells nothing apart" + remedy_of_noise);
     }
     return out;
   }
@@ -462,10 +465,6 @@ class judge {
     if (group_.l2 <= context_.cap * group_.weight_l2) return "replay.update_relative";
     return "replay.parameters";
   }
-
-  static constexpr const char* remedy =
-      ": agree on an exact arithmetic (potl check names what stands in its way; in C++ use "
-      "task::exact), or on shorter segments (checkpoint_every)";
 
   const replay_context& context_;
   const segment_measurement& measurement_;

@@ -12,6 +12,16 @@
 
 namespace potl::checks::detail {
 
+/// What a finding advises.
+inline constexpr const char* remedy =
+    ": agree on an exact arithmetic (potl check names what stands in its way; in C++ use "
+    "task::exact), or on shorter segments (checkpoint_every)";
+
+/// The same of what moves less than its noise, in a segment of one step, too.
+inline constexpr const char* remedy_of_noise =
+    ": agree on an exact arithmetic (potl check names what stands in its way; in C++ use "
+    "task::exact)";
+
 /// Noise of a tensor in the repeats of the first segment.
 struct first_noise {
   double l2 = 0;
