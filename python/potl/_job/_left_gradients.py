@@ -59,22 +59,30 @@ def added_to(
     except Exception as error:
         if is_own_trouble(error):
             raise
-        return _problem(next(iter(marks)))  # of a NaN that a step without these does not meet
-    found = []
-    for name, (parameter, mark, version) in marks.items():
-        untouched = parameter.grad is mark and mark._version == version
-        if _is_nan(parameter) or (not untouched and _is_nan(parameter.grad)):
-            found.append(name)
+        found = [*marks]  # of a NaN that a step without these does not meet
+    else:
+        found = [name for name, mark in marks.items() if _is_added(*mark)]
     if not found:
         return None
-    # With a scale too large, gradients are NaN by themselves.
+    # With a scale too large, gradients are NaN by themselves. And a log that has room for no more
+    # steps than the training has makes each further one fail.
     session.restore(before)
-    session.run_step(step, ids)
+    try:
+        session.run_step(step, ids)
+    except Exception as error:
+        if is_own_trouble(error):
+            raise
+        return None
     for name in found:
         parameter, _, _ = marks[name]
         if not _is_nan(parameter) and not _is_nan(parameter.grad):
             return _problem(name)
     return None
+
+
+def _is_added(parameter: torch.nn.Parameter, mark: torch.Tensor, version: int) -> bool:
+    untouched = parameter.grad is mark and mark._version == version
+    return _is_nan(parameter) or (not untouched and _is_nan(parameter.grad))
 
 
 def _is_nan(grad: torch.Tensor | None) -> bool:

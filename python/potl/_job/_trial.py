@@ -158,6 +158,17 @@ def _no_loss(what: str) -> Problem:
     )
 
 
+def _no_room(error: Exception) -> Problem:
+    """Of a log, which all tasks may share."""
+    return Problem(
+        what=f"a step fails after as many as the training has, and replays make more: "
+        f"{_line(error)}",
+        where="Task.step",
+        remedy="keep a log that is as long as the training in the body of a loop around "
+        "Prover.steps()",
+    )
+
+
 def _has_other_cause(error: Exception) -> bool:
     """Whether something else than the task's code made it fail."""
     known = (NotReproducible, NotReplayable, MismatchError)
@@ -375,19 +386,23 @@ class _Attempt:
     ) -> Problem | None:
         """Whether more steps come out otherwise from restored states."""
         self._say("training some more steps")
-        more = MoreSteps(first, early, losses)
-        if not more.train(self._step):
-            return None
-        self._structure.require(len(more.losses), more.end)
-        self._say("repeating them from restored states")
+        more, is_trained = MoreSteps(first, early, losses), False
         try:
+            is_trained = more.train(self._step)
+            if not is_trained:
+                return None
+            self._structure.require(len(more.losses), more.end)
+            self._say("repeating them from restored states")
             while more.in_step(self._repeats):
                 changed()
             place = more.difference(second)
         except Exception as error:
-            problem = self._fails(second, error)
-            # A log may have room for as many steps as the training has.
-            return problem if self._repeats + more.repeated <= first.task.steps else None
+            is_full = len(more.losses) + self._repeats + more.repeated >= first.task.steps
+            if is_full and not _has_other_cause(error):
+                return _no_room(error)
+            if not is_trained:
+                raise
+            return self._fails(second, error)
         if place is None:
             return None
         steps = tuple(range(1, len(more.losses) + 1))

@@ -38,8 +38,9 @@ class ServeLimits:
     Attributes:
         requests: Requests that are answered at a time, of one address an eighth less; others are
             told to come back (503), unless a client has yet to take what was sent, or to send
-            the rest of its request: then the one that has done so longest is cut. Those that wait
-            for news are not counted; of more of them the oldest are answered at once.
+            the rest of its request: then the one that has done so longest is cut, of the address
+            that has most. Those that wait for news are not counted; of more of them the oldest are
+            answered at once.
         openings: Chunks and trees that are opened at a time: each reads and hashes a tensor.
         stall_seconds: How long a client may take for the next 64 KiB, or for sending its request.
         request_seconds: How long one request may take.
@@ -203,19 +204,18 @@ class Gate:
 
     def _has_room(self, address: str) -> bool:
         """Makes it where it can: who takes or sends nothing keeps nobody out. An address that has
-        its share cuts its own alone.
+        more requests than others cuts its own alone.
         """
-        most = self._limits.requests
-        has_its_share = self._running[address] >= most - most // 8
-        if not has_its_share and self._running.total() < most:
+        running, most = self._running, self._limits.requests
+        has_its_share = running[address] >= most - most // 8
+        if not has_its_share and running.total() < most:
             return True
-        longest = next(
-            (one for one, of in self._taking.items() if of == address or not has_its_share), None
-        )
-        if longest is None:
+        under_way = (one for one in self._taking if not one.done())
+        longest = max(under_way, key=lambda one: running[self._taking[one]], default=None)
+        if longest is None or running[self._taking[longest]] < running[address]:
             return False
         del self._taking[longest]
-        return longest.cancel()  # unless it was taken just now
+        return longest.cancel()
 
     @contextlib.contextmanager
     def _left(self, address: str) -> Iterator[None]:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """uvicorn's HTTP, which by itself waits without end for a client that neither asks nor takes."""
 
+from collections import Counter
 from typing import Any
 
 from uvicorn.protocols.http.h11_impl import H11Protocol
@@ -11,11 +12,12 @@ from ._limits import Message, Receive, Send, address_of
 def protocol(seconds: float, most: int) -> type[H11Protocol]:
     """HTTP over connections that end when no request has come within so many seconds, or when an
     answer was given up. Of more connections than `most`, the one ends that has waited longest for
-    its client's next request, one of the newest's own address first: whoever asks comes in, however
-    many others hold the line or come.
+    its client's next request, of the address that has most connections: whoever asks comes in,
+    however many others hold the line or come.
     """
     # Without a whole request, the longest first.
     silent: dict[H11Protocol, None] = {}
+    addresses: dict[H11Protocol, str] = {}
 
     class Impatient(H11Protocol):
         _waiting: Any = None
@@ -28,17 +30,19 @@ def protocol(seconds: float, most: int) -> type[H11Protocol]:
         def connection_made(self, transport: Any) -> None:
             super().connection_made(transport)
             self._wait()
-            if len(self.connections) > most and silent:
-                address = address_of(self.client)
-                own = (one for one in silent if address_of(one.client) == address)
-                longest = next(own, next(iter(silent)))
-                del silent[longest]
-                longest.transport.abort()
+            addresses[self] = address_of(self.client)
             silent[self] = None
+            if len(addresses) > most:
+                held = Counter(addresses.values())
+                longest = max(silent, key=lambda one: held[addresses[one]])
+                if longest is not self:  # of whose address all others are being answered
+                    del silent[longest]
+                    longest.transport.abort()
 
         def connection_lost(self, exc: Exception | None) -> None:
             self._waiting.cancel()
             silent.pop(self, None)
+            addresses.pop(self, None)
             super().connection_lost(exc)
 
         def handle_events(self) -> None:

@@ -241,6 +241,39 @@ def test_memories_that_change_nothing_and_diverging_losses_are_not_refused() -> 
     assert all("restored" not in problem.what for problem in potl.check(diverging))
 
 
+class Logged(Weighted):
+    """Has room for each step of a training of 36."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.losses, self.places = np.zeros(36), iter(range(36))
+
+    def weight(self, loss: float) -> float:
+        self.losses[next(self.places)] = loss
+        return 1.0
+
+
+def test_a_log_that_is_as_long_as_the_training_adds_to_no_gradients() -> None:
+    assert potl.check(of(Logged)) == []
+
+
+def test_such_a_log_that_all_tasks_share_is_told_as_one() -> None:
+    losses = iter(range(36))
+
+    class Shared(Weighted):
+        def weight(self, loss: float) -> float:
+            next(losses)
+            return 1.0
+
+    def build() -> potl.Task:
+        nonlocal losses
+        losses = iter(range(36))
+        return of(Shared)()
+
+    [problem] = potl.check(build)
+    assert "as many as the training has" in problem.what and "Prover.steps()" in problem.remedy
+
+
 def test_a_step_that_fails_later_is_told_with_its_number() -> None:
     class Ending(Weighted):
         def weight(self, loss: float) -> float:

@@ -304,6 +304,39 @@ def test_who_neither_takes_nor_sends_keeps_nobody_out(path: str) -> None:
     assert answers[-2:] == [404, 404]
 
 
+@pytest.mark.parametrize("ticks", range(6))
+def test_who_has_just_sent_all_is_cut_in_the_place_of_nobody(ticks: int) -> None:
+    async def go() -> list[int]:
+        clients = Clients()
+        slow = await clients.begin("a", "/half", REQUESTS - 1)
+        slow += await clients.begin("b", "/half")
+        slow[0].cancel()
+        clients.done.set()
+        for _ in range(ticks):
+            await asyncio.sleep(0)
+        await clients.ask("c")
+        for one in slow:
+            one.cancel()
+        return clients.answers
+
+    assert 404 in asyncio.run(go())
+
+
+@pytest.mark.parametrize("path", ["/much", "/half"])
+def test_addresses_that_have_more_requests_cut_none_that_has_fewer(path: str) -> None:
+    async def go() -> None:
+        clients = Clients()
+        one = await clients.begin("one", path)
+        many = [(await clients.begin("ab"[number % 2], path))[0] for number in range(3 * REQUESTS)]
+        assert not one[0].done()
+        await asyncio.wait(many[:REQUESTS], timeout=10)
+        assert all(other.done() for other in many[:REQUESTS])
+        for other in [*one, *many]:
+            other.cancel()
+
+    asyncio.run(go())
+
+
 def test_connections_of_one_address_end_none_of_another(patient: Server) -> None:
     place = urlsplit(patient.url)
     with contextlib.ExitStack() as held:
@@ -316,6 +349,31 @@ def test_connections_of_one_address_end_none_of_another(patient: Server) -> None
         holding = [held.enter_context(connected(patient.url)) for _ in range(6 * REQUESTS)]
         # The oldest of them has given way, as the oldest of all would have before it.
         assert taken(holding[0]) == b""
+        slow.sendall(b"TP/1.1\r\nHost: localhost\r\n\r\n")
+        assert slow.recv(12) == b"HTTP/1.1 200"
+
+
+def test_who_is_answered_slowly_ends_no_connection_of_another(patient: Server) -> None:
+    """Such connections are not waited for: what comes then would end the only one that is."""
+    place = urlsplit(patient.url)
+
+    def of(address: str) -> socket.socket:
+        return held.enter_context(
+            socket.create_connection(
+                (place.hostname or "", place.port or 0), 60, source_address=(address, 0)
+            )
+        )
+
+    with contextlib.ExitStack() as held:
+        for number in range(REQUESTS):
+            one = of(f"127.0.0.{3 + number % 2}")
+            one.sendall(b"GET /v1/telemetry HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            assert one.recv(12)
+        slow = of("127.0.0.2")
+        slow.sendall(b"GET /v1/run HT")
+        for number in range(4):
+            of(f"127.0.0.{3 + number % 2}")
+        status_of(patient.url)  # by now they are connected
         slow.sendall(b"TP/1.1\r\nHost: localhost\r\n\r\n")
         assert slow.recv(12) == b"HTTP/1.1 200"
 
