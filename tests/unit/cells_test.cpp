@@ -13,7 +13,11 @@ namespace {
 
 constexpr std::size_t batch = 3, hidden = 37, cells = batch * hidden;
 
-/// Without infinities: the bits of the NaN that they make depend on the processor.
+template <class Real>
+Real canonical(Real x) {
+  return std::isnan(x) ? std::numeric_limits<Real>::quiet_NaN() : x;
+}
+
 template <class Real>
 std::vector<Real> numbers(std::size_t count, std::uint64_t seed) {
   std::mt19937_64 draw(seed);
@@ -25,6 +29,10 @@ std::vector<Real> numbers(std::size_t count, std::uint64_t seed) {
   x[2] = Real(1e4);
   x[3] = Real(-1e4);
   x[5] = std::numeric_limits<Real>::denorm_min();
+  // At other places for each seed, so that they meet numbers and each other.
+  x[6 + seed] = x[count - seed] = std::numeric_limits<Real>::infinity();
+  x[20] = -std::numeric_limits<Real>::infinity();
+  x[21] = -std::numeric_limits<Real>::quiet_NaN();
   return x;
 }
 
@@ -46,8 +54,8 @@ step_of<Real> one_by_one(const std::vector<Real>& of_state, const std::vector<Re
       out.parts[gate * cells + i] = gates[gate];
     }
     const Real kept = gates[1] * before[i], added = gates[0] * gates[2];
-    const Real cell = out.parts[4 * cells + i] = kept + added;
-    out.h[i] = gates[3] * evaluate(unary::tanh, cell);
+    const Real cell = out.parts[4 * cells + i] = canonical(kept + added);
+    out.h[i] = canonical(gates[3] * evaluate(unary::tanh, cell));
   }
   return out;
 }
@@ -94,7 +102,7 @@ void slope_check(unsigned given) {
     d[hidden] = evaluate(gradient::sigmoid, slope * c[i], part(1));
     d[2 * hidden] = evaluate(gradient::tanh, slope * part(0), part(2));
     d[3 * hidden] = evaluate(gradient::sigmoid, of_out, part(3));
-    dc_before[i] = slope * part(1);
+    dc_before[i] = canonical(slope * part(1));
   }
   at_each_level_and_end([&](isa level, guarded_end at) {
     INFO(to_string(level) << " given " << given);

@@ -83,6 +83,7 @@ TEST_CASE("a history that is a step further on another machine accuses nobody") 
   CHECK(verdict(of_first + "old_dirs/7", of_first + "old_dirs/8") == "inconclusive");
   // Averages are none, and neither is what another object keeps.
   CHECK(verdict(of_first + "exp_avg", of_first + "step") == "rejected");
+  CHECK(verdict("ema/shadow/0", "ema/n") == "rejected");
   CHECK(verdict("optimizers/0/state/1/exp_avg", "optimizers/0/state/0" + form) == "rejected");
   CHECK(verdict("optimizers/0/state/0/exp_avg", "optimizers/0/k") == "rejected");
   CHECK(verdict("optimizers/1/state/0/prev_flat_grad", of_first + "n_iter") == "rejected");

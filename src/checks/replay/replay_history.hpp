@@ -13,8 +13,9 @@
 
 namespace potl::checks::detail {
 
-/// The objects, as paths that end with "/", of which a list differs: in an element, or in its
-/// length. `forms_alone`: in its length.
+/// The objects, as paths that end with "/", of which a list differs: in its length, or in an
+/// element if an optimizer keeps it. An average, which is delivered, may be kept in a list, too.
+/// `forms_alone`: in its length.
 inline std::set<std::string_view> with_histories(const std::vector<tensor_distance>& tensors,
                                                  bool forms_alone = false) {
   constexpr std::string_view digits = "0123456789";
@@ -23,7 +24,8 @@ inline std::set<std::string_view> with_histories(const std::vector<tensor_distan
     std::string_view list = one.path;
     const std::size_t form = list.rfind(its_form), last = list.rfind('/');
     if (last == list.npos) continue;
-    if (form == list.npos && forms_alone) continue;
+    const bool elements = !forms_alone && list.substr(0, 11) == "optimizers/";
+    if (form == list.npos && !elements) continue;
     if (form == list.npos && list.find_first_not_of(digits, last + 1) != list.npos) continue;
     list = list.substr(0, form == list.npos ? last : form);
     const std::size_t name = list.rfind('/') + 1;

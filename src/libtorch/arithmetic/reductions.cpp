@@ -144,6 +144,10 @@ std::vector<std::int64_t> order_of(const Tensor& x, optional_dims dims) {
   return order;
 }
 
+/// Of fewer elements beside each other, a copy that brings those of a channel together and its sum
+/// take less, up to a third.
+constexpr std::int64_t least_in_a_row = 32;
+
 /// The sizes of a row-major operand of which the first and the last dimensions are summed, and
 /// those in between stay; none otherwise.
 std::optional<numeric::channel_shape> channels_of(const Tensor& x, optional_dims dims) {
@@ -158,8 +162,10 @@ std::optional<numeric::channel_shape> channels_of(const Tensor& x, optional_dims
   for (std::int64_t dim = first; dim < last; ++dim) {
     if (goes(dim)) return {};
   }
-  return numeric::channel_shape{product(x.sizes(), 0, first), product(x.sizes(), first, last),
-                                product(x.sizes(), last, x.dim())};
+  const numeric::channel_shape out{product(x.sizes(), 0, first), product(x.sizes(), first, last),
+                                   product(x.sizes(), last, x.dim())};
+  if (out.size < least_in_a_row) return {};
+  return out;
 }
 
 Tensor reduce_to(const char* name, reduction kind, const Tensor& x, optional_dims dims,

@@ -33,8 +33,8 @@ void lstm_loop(const lstm_step<typename R::element>& step, std::size_t first, st
       y[1] = compute<unary::sigmoid>(v[2] + v[3]);
       y[2] = compute<unary::tanh>(v[4] + v[5]);
       y[3] = compute<unary::sigmoid>(v[6] + v[7]);
-      y[4] = y[1] * v[8] + y[0] * y[2];
-      y[5] = y[3] * compute<unary::tanh>(y[4]);
+      y[4] = canonical(y[1] * v[8] + y[0] * y[2]);
+      y[5] = canonical(y[3] * compute<unary::tanh>(y[4]));
     });
   }
 }
@@ -77,7 +77,7 @@ void lstm_slope_loop(const lstm_slope<typename R::element>& slope, std::size_t f
       y[1] = compute<gradient::sigmoid>(dc * v[8], forget);
       y[2] = compute<gradient::tanh>(dc * input, cell);
       y[3] = compute<gradient::sigmoid>(d_output, output);
-      y[4] = dc * forget;
+      y[4] = canonical(dc * forget);
     });
   }
 }
