@@ -158,10 +158,11 @@ def acting_later(
             put(large)
             how = acts()
             if how:
-                # No training comes to these numbers together: a log may fail of them, which takes a
-                # root or is as long as the training. It does not of those of its last steps.
+                # No training comes to these numbers together: a log that takes a root may fail of
+                # them. It does not of those of the last steps, nor of those behind: replays make
+                # more steps than the training has.
                 tried = []
-                for step in _last(first.steps):
+                for step in (*_last(first.steps), 2 * first.steps):
                     put(
                         {
                             at: _like(n, n + (step - 2) * paces.get(at, 0))
@@ -169,7 +170,7 @@ def acting_later(
                         }
                     )
                     tried.append(acts())
-                how = "" if "" in tried else None if None in tried else how
+                how = "" if "" in tried else tried[-1]
             if how is not None:
                 what = "a number that counts up" if unit == _MANY else "a number that moves"
                 return problem(what, how, counts)
