@@ -132,7 +132,7 @@ result<std::string> default_ledger(const digest& job) {
   }
   if (folder.empty()) {
     return error{errc::usage, "there is neither XDG_STATE_HOME nor HOME to keep a ledger in",
-                 "name a file"};
+                 "set one of them, or name a file (--ledger; in Python ledger=)"};
   }
   return folder + "/potl/jobs/" + job.hex() + ".json";
 }

@@ -8,8 +8,10 @@ import contextlib
 import functools
 import io
 import logging
+import os
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Annotated, NoReturn
 
 import typer
@@ -151,8 +153,20 @@ class LogLines(logging.Formatter):
         return printable_lines(super().format(record))
 
 
+def _open_closed_streams() -> None:
+    """Opens the standard streams that whoever started the process had closed. Else a file of the
+    run would get the number of one, and in it what torch prints there.
+    """
+    for name in ("stdin", "stdout", "stderr"):  # each gets the lowest number that is free: its own
+        if getattr(sys, name) is None:
+            stream = Path(os.devnull).open("r" if name == "stdin" else "w")  # noqa: SIM115
+            os.set_inheritable(stream.fileno(), True)
+            setattr(sys, name, stream)
+
+
 def main() -> NoReturn:
     """Entry point of the `potl` command."""
+    _open_closed_streams()
     log = logging.StreamHandler()
     log.setFormatter(LogLines())
     logging.getLogger("potl").addHandler(log)

@@ -247,6 +247,15 @@ def test_a_page_is_written_where_nobody_reads_what_is_printed(tmp_path: Path) ->
     assert page.read_text() == "page"
 
 
+@pytest.mark.parametrize("closed", [">&-", "<&- >&- 2>&-"])
+def test_a_stream_that_is_closed_at_the_start_stops_no_command(closed: str, tmp_path: Path) -> None:
+    key = tmp_path / "key"
+    script = f'exec "$0" -m potl keygen "$1" {closed}'
+    done = subprocess.run(["sh", "-c", script, sys.executable, str(key)], check=False)
+    assert done.returncode == 0
+    assert key.with_suffix(".pem").read_text().startswith("-----BEGIN")
+
+
 def test_a_result_that_cannot_be_printed_is_no_verdict() -> None:
     def broken(console: object) -> None:
         raise OSError("no space left")
