@@ -56,11 +56,11 @@ def write_questions(task: ExtraTask, path: Path) -> int:
     if task._form.pairs:
         inputs = [one[:-1] for one in inputs]
     carrier = carrier_of(inputs[0])
-    require_new(path)
     with whole(path) as made:
         if path.suffix in (".npz", ".safetensors") and carrier in _OF_NUMBERS:
             write_arrays(made, {"x": np.stack([np.asarray(one) for one in inputs])})
         elif path.suffix in (".jsonl", ".csv") and carrier != "pil":
+            require_new(made)
             plain = [one if carrier == "str" else np.asarray(one).tolist() for one in inputs]
             with made.open("w", encoding="utf-8", newline="") as file:
                 if path.suffix == ".jsonl":
@@ -69,7 +69,7 @@ def write_questions(task: ExtraTask, path: Path) -> int:
                     rows = [[one] if carrier == "str" else one for one in plain]
                     csv.writer(file, lineterminator="\n").writerows(rows)
         elif not path.suffix and carrier == "pil":
-            made.mkdir()
+            made.mkdir(parents=True)
             for number, image in enumerate(inputs):
                 image.save(made / f"{number:05d}.png")
         else:

@@ -74,7 +74,10 @@ def test_questions_that_find_no_room_leave_no_half(tmp_path: Path) -> None:
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
     assert code == 3
+    # No form of theirs has that name: no folder is made for it.
+    assert upload._run("verify", str(upload.key), "--questions", str(tmp_path / "new/x.txt")) == 2
     assert set(tmp_path.iterdir()) == there
+    assert upload._run("verify", str(upload.key), "--questions", str(tmp_path / "new/x.csv")) == 0
 
 
 STARS = ("1", "2", "3", "4", "5")
