@@ -111,18 +111,23 @@ def test_a_referee_without_a_key_has_the_one_of_its_user(
     assert potl.Referee(case.job, task=case.build).key.public_key == own.public_key
 
 
-def test_a_server_whose_task_is_another_does_not_begin(case: Case) -> None:
-    def other() -> potl.Task:
+def another(case: Case) -> Callable[[], potl.Task]:
+    """A task that is not the job's."""
+
+    def build() -> potl.Task:
         task = case.build()
         task.batch_size = 16
         return task
 
-    party = potl.Party(
-        case.folder / "honest", job=case.job, task=other, key=case.folder / "trainer.pem"
-    )
+    return build
+
+
+def test_a_server_whose_task_is_another_does_not_begin(case: Case) -> None:
+    folder = case.folder / "honest"
+    party = potl.Party(folder, job=case.job, task=another(case), key=case.folder / "trainer.pem")
     with pytest.raises(potl.JobMismatch):
         potl.serve(
-            case.folder / "honest",
+            folder,
             disputes=party,
             referee_key=case.folder / "referee.pub",
             listen="127.0.0.1:0",
@@ -133,12 +138,8 @@ def test_a_server_whose_task_is_another_does_not_begin(case: Case) -> None:
 def test_a_referee_whose_task_is_another_does_not_begin(
     case: Case, dispute: Callable[..., potl.Verdict]
 ) -> None:
-    def other() -> potl.Task:
-        task = case.build()
-        task.batch_size = 16
-        return task
-
-    wrong, path = potl.Referee(case.job, task=other, key=case.referee().key), case.folder / "begun"
+    path = case.folder / "begun"
+    wrong = potl.Referee(case.job, task=another(case), key=case.referee().key)
     with pytest.raises(potl.JobMismatch, match="batch_size is 16"):
         dispute(referee=wrong, transcript=path)
     with pytest.raises(potl.JobMismatch, match="batch_size is 16"):
@@ -148,6 +149,7 @@ def test_a_referee_whose_task_is_another_does_not_begin(
             keys={"auditor": case.key("auditor")},
             turn_seconds=8.0,
             listen="127.0.0.1:0",
+            ready=lambda url: pytest.fail("it listens"),
         )
     assert case.is_found_in(dispute(transcript=path))
 
