@@ -154,8 +154,8 @@ class LogLines(logging.Formatter):
 
 
 def _open_closed_streams() -> None:
-    """Opens the standard streams that whoever started the process had closed. Else a file of the
-    run would get the number of one, and in it what torch prints there.
+    """Opens the standard streams that whoever started the process had closed. Otherwise a file of
+    the run could get the number of such a stream, and what torch prints would be written into it.
     """
     for name in ("stdin", "stdout", "stderr"):  # each gets the lowest number that is free: its own
         if getattr(sys, name) is None:
