@@ -200,12 +200,7 @@ def drift_of_a_frozen_tensor(scene: Scene) -> Forgery:
     by as much as rounding explains.
     """
 
-    def drift(session: Session, step: int) -> None:
-        gain = dict(session.task.model.named_parameters())["gain"]
-        with torch.no_grad():
-            gain.mul_(torch.where(scene.stolen["net.2.bias"] > 0, 1.011, 0.991))
-
-    return scene.forged("A29-frozen", rewrite=drift)
+    return _drifting_by_rounding(scene, "A29-frozen", "gain")
 
 
 @attack(
@@ -221,12 +216,16 @@ def drift_of_a_small_tensor(scene: Scene) -> Forgery:
     rounding explains, which is more than the training moves it.
     """
 
-    def drift(session: Session, step: int) -> None:
-        bias = dict(session.task.model.named_parameters())["net.2.bias"]
-        with torch.no_grad():
-            bias.mul_(torch.where(scene.stolen["net.2.bias"] > 0, 1.011, 0.991))
+    return _drifting_by_rounding(scene, "A29-small", "net.2.bias")
 
-    return scene.forged("A29-small", rewrite=drift)
+
+def _drifting_by_rounding(scene: Scene, name: str, parameter: str) -> Forgery:
+    def drift(session: Session, step: int) -> None:
+        moved = dict(session.task.model.named_parameters())[parameter]
+        with torch.no_grad():
+            moved.mul_(torch.where(scene.stolen["net.2.bias"] > 0, 1.011, 0.991))
+
+    return scene.forged(name, rewrite=drift)
 
 
 @attack(
