@@ -17,6 +17,9 @@ from .._base._errors import StorageError, UsageError
 if TYPE_CHECKING:
     from ._limits import Application, ServeLimits
 
+# Connections that wait to be accepted.
+_BACKLOG = 256
+
 
 def require_installed(what: str) -> None:
     """Raises UsageError where the packages of a server are not there."""
@@ -45,7 +48,7 @@ def run_server(
     """
     import uvicorn
 
-    from ._protocol import protocol
+    from ._protocol import Door, protocol
 
     host, port = _address(listen)
     if (tls_cert is None) != (tls_key is None):
@@ -55,24 +58,9 @@ def run_server(
             raise UsageError(f"there is no file {os.fspath(path)}", "")
     if token is not None and not re.fullmatch(r"[!-~]{16,4096}", token):
         raise UsageError("a token is one word of 16 or more visible ASCII characters", "")
-    config = uvicorn.Config(
-        application,
-        http=protocol(limits.stall_seconds, limits.requests),
-        ws="none",
-        lifespan="on",
-        # What clients do wrong fills no log; what fails here is told by the gate.
-        log_level="critical",
-        access_log=False,
-        server_header=False,
-        timeout_keep_alive=max(1, int(limits.stall_seconds)),
-        timeout_graceful_shutdown=1,
-        h11_max_incomplete_event_size=16 << 10,
-        ssl_certfile=None if tls_cert is None else os.fspath(tls_cert),
-        ssl_keyfile=None if tls_key is None else os.fspath(tls_key),
-    )
     try:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        listening = socket.create_server((host, port), family=family, backlog=256)
+        listening = socket.create_server((host, port), family=family, backlog=_BACKLOG)
     except OSError as error:
         # The error's own text repeats the address.
         why = os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror
@@ -80,10 +68,27 @@ def run_server(
             f"cannot listen at {listen}: {why or error}",
             "name an address of this machine and a free port; port 0 picks one",
         ) from error
-    with listening:
+    with Door(listening, limits.requests) as door:
+        config = uvicorn.Config(
+            application,
+            http=protocol(limits.stall_seconds, limits.requests, door),
+            loop="asyncio",  # another one would not come in by the door
+            backlog=_BACKLOG,  # as many come in at a time: none may be one file too many
+            ws="none",
+            lifespan="on",
+            # What clients do wrong fills no log; what fails here is told by the gate.
+            log_level="critical",
+            access_log=False,
+            server_header=False,
+            timeout_keep_alive=max(1, int(limits.stall_seconds)),
+            timeout_graceful_shutdown=1,
+            h11_max_incomplete_event_size=16 << 10,
+            ssl_certfile=None if tls_cert is None else os.fspath(tls_cert),
+            ssl_keyfile=None if tls_key is None else os.fspath(tls_key),
+        )
         shown = f"[{host}]" if ":" in host else host
         scheme = "http" if tls_cert is None else "https"
-        url = f"{scheme}://{shown}:{listening.getsockname()[1]}"
+        url = f"{scheme}://{shown}:{door.getsockname()[1]}"
 
         class Server(uvicorn.Server):
             @contextlib.contextmanager
@@ -103,7 +108,7 @@ def run_server(
                     ready(url)
 
         try:
-            Server(config).run(sockets=[listening])
+            Server(config).run(sockets=[door])
         except OSError as error:
             raise UsageError(f"the certificate cannot be used: {error}", "") from error
 

@@ -71,12 +71,12 @@ class Server:
         self._start(python, *serve, *options)
 
     @staticmethod
-    def limited(run: Path, limits: ServeLimits) -> Server:
+    def limited(run: Path, limits: ServeLimits, **options: str) -> Server:
         """One that spends less."""
         program = (
             "import sys, potl\n"
             "from potl._serve._limits import ServeLimits\n"
-            f"potl.serve(sys.argv[1], listen='127.0.0.1:0', limits={limits!r},\n"
+            f"potl.serve(sys.argv[1], listen='127.0.0.1:0', limits={limits!r}, **{options!r},\n"
             "           ready=lambda url: print(url, file=sys.stderr, flush=True))\n"
         )
         server = object.__new__(Server)

@@ -8,6 +8,7 @@ import contextlib
 import http.client
 import signal
 import socket
+import ssl
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -351,6 +352,33 @@ def test_connections_of_one_address_end_none_of_another(patient: Server) -> None
         assert taken(holding[0]) == b""
         slow.sendall(b"TP/1.1\r\nHost: localhost\r\n\r\n")
         assert slow.recv(12) == b"HTTP/1.1 200"
+
+
+def test_who_does_not_set_up_tls_keeps_nobody_out(run: Path, tmp_path: Path) -> None:
+    """Nor takes a file for each connection, of which a process has few."""
+    trustme = pytest.importorskip("trustme")
+    authority, both = trustme.CA(), tmp_path / "both.pem"
+    mine = authority.issue_cert("127.0.0.1").private_key_and_cert_chain_pem
+    mine.write_to_path(str(both))
+    authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
+    limits = ServeLimits(requests=REQUESTS, stall_seconds=600.0)
+    server = Server.limited(run, limits, tls_cert=str(both), tls_key=str(both))
+    files, place = server.files(), urlsplit(server.url)
+    context = ssl.create_default_context(cafile=str(tmp_path / "ca.pem"))
+    with contextlib.ExitStack() as held:
+        slow = held.enter_context(
+            socket.create_connection(
+                (place.hostname or "", place.port or 0), 60, source_address=("127.0.0.2", 0)
+            )
+        )
+        holding = [held.enter_context(connected(server.url)) for _ in range(20 * REQUESTS)]
+        # The oldest of them has given way, as the oldest of all would have before it.
+        assert taken(holding[0]) == b""
+        with context.wrap_socket(slow, server_hostname="127.0.0.1") as one:
+            one.sendall(b"GET /v1/run HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            assert one.recv(12) == b"HTTP/1.1 200"
+        assert server.files() - files <= 3 * REQUESTS
+    assert server.end() == (0, "")
 
 
 def test_who_is_answered_slowly_ends_no_connection_of_another(patient: Server) -> None:
