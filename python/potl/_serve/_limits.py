@@ -137,11 +137,13 @@ class Gate:
             if scope["type"] == "lifespan":
                 await self._inner(scope, receive, send)
             return
-        begun = False
+        begun = is_cut = False
         address = address_of(scope.get("client"))
 
         async def sent(message: Message) -> None:
             nonlocal begun
+            if is_cut:  # the endpoints would say that they failed
+                raise _StalledError
             if message["type"] == "http.response.start":
                 begun = True
                 message["headers"] = [*message.get("headers", []), *self._headers]
@@ -150,10 +152,14 @@ class Gate:
         is_whole = False
 
         async def received() -> Message:
-            nonlocal is_whole
+            nonlocal is_whole, is_cut
             if is_whole:  # what comes now is that the client left, and may take as long as the work
                 return await receive()
-            message = await self._cuttable(receive(), address, None)
+            try:
+                message = await self._cuttable(receive(), address, None)
+            except _StalledError:
+                is_cut = True
+                raise
             is_whole = not message.get("more_body", False)
             return message
 
@@ -178,6 +184,7 @@ class Gate:
                 )
             except (asyncio.TimeoutError, TimeoutError, _StalledError):
                 # What has begun cannot be taken back: the connection ends without its last bytes.
+                is_cut = False
                 if not begun:
                     await refuse(sent, 503, "it takes too long")
             except Exception:

@@ -229,7 +229,11 @@ class Clients:
         return tasks
 
     async def _inner(self, scope: Any, receive: Any, send: Any) -> None:
-        await receive()
+        try:
+            await receive()
+        except Exception:  # as starlette does
+            await refuse(send, 500, "it failed")
+            raise
         if scope["path"] == "/":
             await self.done.wait()
         await refuse(send, 404, "nothing")
@@ -303,6 +307,20 @@ def test_who_neither_takes_nor_sends_keeps_nobody_out(path: str) -> None:
 
     answers = asyncio.run(go())
     assert answers[-2:] == [404, 404]
+
+
+def test_who_is_cut_is_told_to_come_back() -> None:
+    async def go() -> list[int]:
+        clients = Clients()
+        slow = await clients.begin("a", "/half", OF_ONE)
+        slow += await clients.begin("b", "/half")
+        await clients.begin("c")
+        await asyncio.wait(slow, timeout=10, return_when=asyncio.FIRST_COMPLETED)
+        for one in slow:
+            one.cancel()
+        return clients.answers
+
+    assert asyncio.run(go()) == [503]
 
 
 @pytest.mark.parametrize("ticks", range(6))
