@@ -251,6 +251,7 @@ def judge(
             disputed about the other one.
 
     Raises:
+        JobMismatch: The task is not that of the job.
         MalformedError, MismatchError: It is not the transcript of a dispute about this job, or
             about that commitment.
         MissingError: It has no verdict.
@@ -278,7 +279,9 @@ def judge(
     if task is not None:
         from ._referee import Referee  # late: it needs torch
 
-        again = Referee(agreed, task=task)._disagrees
+        referee = Referee(agreed, task=task)
+        referee._require_task()  # with another one the referee would seem to have lied
+        again = referee._disagrees
     elif described:
         with contextlib.suppress(ImportError):  # an installation without torch believes
             from ._onlooker import Onlooker

@@ -370,6 +370,15 @@ def test_evidence_cannot_be_changed(mlp: Case, tmp_path: Path) -> None:
     with pytest.raises(potl.MismatchError, match="another job"):
         potl.judge(verdict.evidence, job=other)
 
+    def larger() -> potl.Task:
+        task = mlp.build()
+        task.batch_size = 2 * (task.batch_size or 1)
+        return task
+
+    # Not that the referee has decided something else.
+    with pytest.raises(potl.JobMismatch, match="batch_size"):
+        potl.judge(verdict.evidence, job=mlp.job, task=larger)
+
 
 def test_keys_that_nothing_vouches_for_are_named(mlp: Case, tmp_path: Path) -> None:
     """Who has all keys can make up a dispute."""
