@@ -176,6 +176,37 @@ def test_who_does_not_come_back_loses_by_silence(case: Case) -> None:
     assert lines[-1]["at"] > lines[-2]["at"] + 6000
 
 
+def test_who_was_called_and_is_gone_loses_by_silence_where_both_call(
+    case: Case, tmp_path: Path
+) -> None:
+    """What a referee that called both cannot end after an interruption, one that listens can."""
+    path, folder = tmp_path / "lines", tmp_path / "disputes"
+    potl.dispute(
+        trainer=case.party("trainer"),
+        auditor=case.party("auditor"),
+        referee=case.referee(),
+        transcript=path,
+        turn_seconds=3.0,
+    )
+    begun = path.read_bytes().split(b"\n")[:5]
+    path.write_bytes(b"\n".join([*begun, b""]))
+    with pytest.raises(potl.StorageError, match="Connect"):
+        potl.dispute(
+            trainer=potl.Remote("http://127.0.0.1:9", timeout=1.0),
+            auditor=case.party("auditor"),
+            referee=case.referee(),
+            transcript=path,
+        )
+    notes = [(case.folder / run / "commitment").read_bytes() for run in ("false", "audit")]
+    folder.mkdir()
+    path.rename(folder / ("-".join(_core.sha256(one).hex() for one in notes) + ".lines"))
+    with serving(case, "referee", transcripts=folder) as (referee,):
+        found = auditors(case, referee.url)
+    assert (found.winner, found.why) == ("auditor", "silence")
+    lines = found.evidence.transcript.encode().split(b"\n")
+    assert lines[:5] == begun and b'"restarted"' in lines[5]
+
+
 class Leaving:
     """A party whose machine fails in its first turn."""
 
