@@ -18,7 +18,7 @@ from .._base._errors import MissingError, PotlError
 from .._dispute._seat import Seat
 from .._remote import _source
 from ._disputes import Desk, add_disputes
-from ._limits import Application, Gate, Responses, ServeLimits
+from ._limits import Application, Gate, Responses, ServeLimits, Waits, first_of
 from ._sealing import Sealing
 from ._served import File, Listing, OpenedChunk, OpenedRecord, ServedRun
 
@@ -51,6 +51,7 @@ Wanted = Annotated[
 ]
 
 _MISSING: Responses = {404: {"description": "It is not there."}}
+_BUSY: Responses = {503: {"description": "Too many wait for something to be opened."}}
 _FILE: Responses = {
     200: {"description": "All of it.", "content": {_OCTETS: {}}},
     206: {"description": "The bytes that were asked for.", "content": {_OCTETS: {}}},
@@ -93,7 +94,8 @@ def endpoints(run: ServedRun, *, limits: ServeLimits, seat: Seat | None = None) 
         docs_url=None,
         redoc_url=None,
     )
-    openings = asyncio.Semaphore(limits.openings)
+    # Who waits for its turn to open something takes no place from those who ask for anything else.
+    waits, opening, ended = Waits(limits.requests), 0, asyncio.Event()
 
     @app.exception_handler(PotlError)
     async def _failed(_: Request, error: PotlError) -> JSONResponse:
@@ -102,10 +104,20 @@ def endpoints(run: ServedRun, *, limits: ServeLimits, seat: Seat | None = None) 
         _log.warning("%s", error)  # nobody but who serves it can mend it
         return JSONResponse({"detail": error.message}, status_code=500)
 
-    async def opened(call: Callable[[], T]) -> T:
-        # What waits here holds no thread.
-        async with openings:
+    async def opened(request: Request, call: Callable[[], T]) -> T:
+        nonlocal opening, ended
+        while opening >= limits.openings:
+            with waits.one(request.scope) as enough:
+                await first_of(ended, enough, seconds=limits.request_seconds)
+            if enough.is_set():
+                raise HTTPException(503, "too many wait", {"Retry-After": "1"})
+        opening += 1
+        try:
             return await asyncio.to_thread(call)
+        finally:
+            opening -= 1
+            ended.set()
+            ended = asyncio.Event()
 
     def file(path: str, name: str, what: str) -> None:
         @app.get(path, responses=_FILE, response_class=Response, summary=what, name=name)
@@ -140,20 +152,23 @@ def endpoints(run: ServedRun, *, limits: ServeLimits, seat: Seat | None = None) 
 
     @app.get(
         "/v1/checkpoints/{step}/{branch}/tree",
-        responses={200: _FILE[200], **_MISSING},
+        responses={200: _FILE[200], **_MISSING, **_BUSY},
         response_class=Response,
         summary="The encoding of a state",
     )
-    async def _tree(step: Step, branch: Branch) -> Response:
-        return Response(await opened(lambda: run.tree(step, branch)), media_type=_OCTETS)
+    async def _tree(request: Request, step: Step, branch: Branch) -> Response:
+        tree = await opened(request, lambda: run.tree(step, branch))
+        return Response(tree, media_type=_OCTETS)
 
     @app.get(
         "/v1/checkpoints/{step}/{branch}/chunks/{index}",
-        responses=_MISSING,
+        responses={**_MISSING, **_BUSY},
         summary="A chunk of a tensor and its proof",
     )
-    async def _chunk(step: Step, branch: Branch, index: Chunk, tensor: Tensor) -> OpenedChunk:
-        return await opened(lambda: run.open_chunk(step, branch, tensor, index))
+    async def _chunk(
+        request: Request, step: Step, branch: Branch, index: Chunk, tensor: Tensor
+    ) -> OpenedChunk:
+        return await opened(request, lambda: run.open_chunk(step, branch, tensor, index))
 
     @app.get(
         "/v1/rounding/{branch}",

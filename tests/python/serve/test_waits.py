@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
+import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -15,8 +16,10 @@ import pytest
 from arguing import Case, StillClock
 
 from potl import _core
+from potl._base._errors import MissingError
 from potl._dispute._away import DISPUTES, joining
 from potl._dispute._seat import Seat
+from potl._serve._app import application as served
 from potl._serve._docket import Docket
 from potl._serve._hosting import application
 from potl._serve._limits import Gate, ServeLimits, Waits
@@ -186,5 +189,53 @@ def test_who_has_waited_is_counted_again() -> None:
             goes_on.set()
             await at_once(first)
             await at_once(client.get("/"))
+
+    asyncio.run(go())
+
+
+class Opening:
+    """A run whose trees take as long as a test lets them."""
+
+    job = ""
+
+    def __init__(self) -> None:
+        self.is_done = threading.Event()
+
+    def tree(self, step: int, branch: int) -> bytes:
+        assert self.is_done.wait(60)
+        return b"%d/%d" % (step, branch)
+
+    def open_record(self, index: int, size: int | None) -> Any:
+        raise MissingError("there is no such record", "")
+
+
+def test_who_waits_for_a_tree_keeps_out_nobody_who_asks_for_something_else() -> None:
+    most = 8
+
+    async def go() -> None:
+        run: Any = Opening()
+        app: Any = served(run, token=None, limits=ServeLimits(requests=most))
+        async with contextlib.AsyncExitStack() as stack:
+            a, b, c = [
+                await stack.enter_async_context(
+                    httpx.AsyncClient(
+                        transport=httpx.ASGITransport(app=app, client=(one, 1)),
+                        base_url="http://x",
+                        timeout=60,
+                    )
+                )
+                for one in "abc"
+            ]
+            # Two are opened, as many as may wait do so, and one more is too many.
+            async with contextlib.AsyncExitStack() as held:
+                tasks = []
+                for number in range(most + 3):
+                    tree = [a, b][number % 2].get("/v1/checkpoints/4/0/tree")
+                    tasks += await held.enter_async_context(waiting([tree]))
+                answer = await asyncio.wait_for(c.get("/v1/records/0"), AT_ONCE)
+                assert answer.status_code == 404
+                run.is_done.set()
+                found = [(await one).status_code for one in tasks]
+            assert found == [200, 200, 503, *([200] * most)]
 
     asyncio.run(go())
