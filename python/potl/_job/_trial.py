@@ -37,6 +37,7 @@ from ._dormant import Attributes, acting_later, attributes
 from ._draft import Draft, draft, head_of
 from ._failed_step import obstacle, refused, tell_batch
 from ._first_steps import end_of
+from ._late_forms import LateForms
 from ._left_gradients import added_to, left_by
 from ._lost_types import lost_order, lost_types
 from ._more_steps import MoreSteps, difference
@@ -311,6 +312,10 @@ class _Attempt:
             return
         steps = (1, 2) if first.task.steps > 1 else (1, 1)
         middle, end, losses, kept = self._two_steps(first, steps)
+        late = LateForms(first.task, None)
+        late.see(0, start)
+        late.see(1, middle)
+        late.see(2, end)
         useless = unused(first.task, self._read)
         if useless is not None:
             yield useless
@@ -371,7 +376,7 @@ class _Attempt:
         problem = problem or self._other_loss(second, middle, steps[1], losses[1])
         if first.task.steps > 2:
             end = middle  # the memory of one of them: what these repeats end in is not asked
-            problem = problem or self._more(first, second, middle, losses, changed)
+            problem = problem or self._more(first, second, middle, losses, changed, late)
         problem = problem or self._added(second, middle, steps[1])
         if problem is not None:
             yield problem
@@ -383,8 +388,9 @@ class _Attempt:
         early: _core.State,
         losses: list[float],
         changed: Callable[[], bool],
+        late: LateForms,
     ) -> Problem | None:
-        """Whether more steps come out otherwise from restored states."""
+        """Whether more steps come out otherwise from restored states, or make something new."""
         self._say("training some more steps")
         more, is_trained = MoreSteps(first, early, losses), False
         try:
@@ -404,7 +410,7 @@ class _Attempt:
                 raise
             return self._fails(second, error)
         if place is None:
-            return None
+            return late.problem(len(more.losses), more.end)
         steps = tuple(range(1, len(more.losses) + 1))
         return self._reason(second, steps, more.end, more.losses, place)
 

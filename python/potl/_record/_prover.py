@@ -19,11 +19,11 @@ from .._base._errors import JobMismatch, NotReplayable, UsageError
 from .._base._executors import require_own_call
 from .._job._agreement import open_checked, open_unchecked
 from .._job._first_steps import end_of, why_other_end
+from .._job._late_forms import FIRST_STEPS, LateForms
 from .._job._structure import Structure
 from .._task._schedule import same_rates, unscheduled
 from . import _keys
 from ._inputs import as_job
-from ._late_forms import FIRST_STEPS, LateForms
 from ._layer_options import LayerOptions
 from ._run import Run
 from ._same_data import SameData

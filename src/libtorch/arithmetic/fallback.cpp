@@ -75,8 +75,10 @@ constexpr hint hints[] = {
      "it on a GPU as on the CPU"},
     {"hist", "torch.bucketize finds the bins, torch.bincount without weights counts"},
     {"_hist", "torch.bucketize finds the bins, torch.bincount without weights counts"},
-    {"fake_quantize_", straight_through},
-    {"_fake_quantize_", straight_through},
+    {"_fake_quantize_learnable_", straight_through},
+    {"_fused_moving_avg_obs_",
+     "make the qconfig with version=0, whose observers are operators of "
+     "their own: get_default_qat_qconfig('x86', version=0)"},
     {"bincount", "torch.zeros(n).index_add(0, index, weights)"},
 };
 

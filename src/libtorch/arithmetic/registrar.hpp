@@ -120,7 +120,7 @@ class registrar {
               group(normalization) group(softmax) group(loss) group(ctc) group(distances)       \
                   group(grid_sampling) group(fourier) group(triangular) group(attention)        \
                       group(recurrent) group(encoder) group(special) group(decompositions)      \
-                          group(sampling) group(spectrum)
+                          group(sampling) group(spectrum) group(quantization)
 
 #define POTL_DECLARE_GROUP(name) void register_##name(registrar& r);
 POTL_OPERATOR_GROUPS(POTL_DECLARE_GROUP)

@@ -173,7 +173,18 @@ def test_a_refused_operator_says_what_to_use_instead() -> None:
         ),
         (lambda x: torch.histogram(x, 3), "bucketize"),
         (lambda x: torch.bincount(torch.arange(3), x[0]), "index_add"),
-        (lambda x: torch.fake_quantize_per_tensor_affine(x, 0.1, 0, -128, 127), "c = x.clamp("),
+        (
+            lambda x: torch._fake_quantize_learnable_per_tensor_affine(
+                x, x[0, :1], torch.zeros(1), -128, 127
+            ),
+            "c = x.clamp(",
+        ),
+        (
+            lambda x: torch.fused_moving_avg_obs_fake_quant(
+                x, *(torch.ones(1) for _ in range(5)), torch.zeros(1), 0.01, 0, 255, 0
+            ),
+            "version=0",
+        ),
     ],
 )
 def test_the_remedy_says_what_to_write(refused: Callable[[Any], Any], remedy: str) -> None:

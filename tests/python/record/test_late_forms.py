@@ -89,7 +89,8 @@ def warnings_of(
     build: Callable[[], potl.Task], path: Path, caplog: pytest.LogCaptureFixture
 ) -> list[str]:
     with caplog.at_level(logging.WARNING, logger="potl"):
-        potl.record(build, path, seed=7, checkpoint_every=3)
+        job = potl.Job.create(build, seed=7, checkpoint_every=3, check=False)  # which tells more
+        potl.record(build, path, job=job)
     said = [one.getMessage() for one in caplog.records]
     return [one for one in said if "as far as the first steps show" in one]
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -107,14 +108,56 @@ BUILDS = (with_lookahead, with_bank, with_mask, with_notes)
 def test_what_the_users_code_makes_late_is_inconclusive_and_has_a_remedy(
     build: Callable[[], Task], arithmetic: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    # A check sees a bank that grows as early as this.
-    check = build is not with_bank
-    job = potl.Job.create(build, seed=7, checkpoint_every=3, arithmetic=arithmetic, check=check)
+    # A check sees what comes as early as this.
+    job = potl.Job.create(build, seed=7, checkpoint_every=3, arithmetic=arithmetic, check=False)
     run = potl.record(build, tmp_path / "run", job=job)
     assert ("the state of step 6, " in caplog.text) is (build is not with_mask)
     report = judged(run, job, build, potl.PEV(fraction=0.5), potl.Replay(samples=3))
     assert report.verdict == "inconclusive", report.sentence
     assert any("make it in build()" in one.reason for one in report.findings)
+
+
+@pytest.mark.parametrize("arithmetic", ["auto", "stock"])
+@pytest.mark.parametrize("build", [with_lookahead, with_notes])
+def test_no_job_is_made_of_what_the_check_sees_being_made_late(
+    build: Callable[[], Task], arithmetic: str
+) -> None:
+    with pytest.raises(potl.NotReplayable, match="what the first two do not show") as caught:
+        potl.Job.create(build, seed=7, checkpoint_every=3, arithmetic=arithmetic)
+    [problem] = caught.value.problems
+    assert "make it in build()" in problem.remedy
+
+
+class SlowWeights(Task):
+    """A Lookahead around any optimizer, as the pages write it."""
+
+    slow: nn.Module
+
+    def step(self, batch: Any) -> torch.Tensor:
+        loss = super().step(batch)
+        self.slow.count += 1
+        if int(self.slow.count) % LATE == 0:
+            with torch.no_grad():
+                for slow, fast in zip(self.slow.parameters(), self.model.parameters(), strict=True):
+                    fast.copy_(slow.lerp_(fast, 0.5))
+        return loss
+
+
+def with_slow_weights() -> Task:
+    model = net()
+    slow = copy.deepcopy(model)
+    slow.register_buffer("count", torch.tensor(0))
+    optimizer = torch.optim.AdamW(model.parameters())
+    made = task(model, optimizer, SlowWeights, state={"slow": slow})
+    made.slow = slow  # type: ignore[attr-defined]
+    return made
+
+
+def test_slow_weights_beside_the_optimizer_are_accepted(tmp_path: Path) -> None:
+    job = potl.Job.create(with_slow_weights, seed=7, checkpoint_every=3)
+    run = potl.record(with_slow_weights, tmp_path / "run", job=job)
+    report = judged(run, job, with_slow_weights, potl.Replay(samples=3))
+    assert report.verdict == "accepted", report.sentence
 
 
 # ---------------------------------------------------------------------- what stays a rejection
@@ -133,7 +176,7 @@ def own() -> Task:
 
 @pytest.fixture(scope="module")
 def job() -> potl.Job:
-    return potl.Job.create(own, seed=7, checkpoint_every=3)
+    return potl.Job.create(own, seed=7, checkpoint_every=3, check=False)
 
 
 @pytest.fixture(scope="module")

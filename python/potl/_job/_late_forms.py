@@ -7,6 +7,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from .. import _core
+from .._base._errors import Problem
 from .._task._capture import is_standard
 from .._task._forms import Law, form
 from .._task._own_parts import OwnParts, has_own_step
@@ -22,8 +23,7 @@ FIRST_STEPS = 2
 
 
 class LateForms:
-    """Warns once of what the first steps do not show. States are shown in order, from the initial
-    one on.
+    """Finds what the first steps do not show. States are shown in order, from the initial one on.
 
     Args:
         task: What is trained.
@@ -45,16 +45,12 @@ class LateForms:
         self._told = False
 
     def see(self, step: int, state: _core.State) -> None:
-        """Looks at the state after a step."""
+        """Looks at the state after a step. Warns of the first that has something."""
         if step <= FIRST_STEPS:
             self._first.append(form(state.tree()))
             self._settings = self._settings or self._settings_in(state)
             return
-        if self._told:
-            return
-        if self._law is None:
-            self._law = self._own.of_first_steps(self._first)
-        found = _core.unlawful(state, self._law) or self._changed(state)
+        found = None if self._told else self._in(state)
         if found is not None:
             self._told = True
             _log.warning(
@@ -65,6 +61,25 @@ class LateForms:
                 step,
                 found,
             )
+
+    def problem(self, step: int, state: _core.State) -> Problem | None:
+        """What keeps a state after the first steps from being judged."""
+        found = self._in(state)
+        if found is None:
+            return None
+        where, _, what = str(found).partition(": ")
+        return Problem(
+            what=f"the state of step {step} holds what the first two do not show, and no verifier "
+            f"accepts it: {what}",
+            where=where,
+            remedy="make it in build(), in the form that it keeps; what a library makes late, such "
+            "as the slow weights of a Lookahead, keep in a module in state=",
+        )
+
+    def _in(self, state: _core.State) -> object:
+        if self._law is None:
+            self._law = self._own.of_first_steps(self._first)
+        return _core.unlawful(state, self._law) or self._changed(state)
 
     def _settings_in(self, state: _core.State) -> dict[str, object]:
         """What is the recipe's of the options of the user's own optimizers, by path."""
