@@ -309,6 +309,20 @@ TEST_CASE("a tensor that is noise from the first segment on needs no noise of th
   REQUIRE(one.verdict() == "inconclusive");
 }
 
+TEST_CASE("noise excuses no difference that rounding explains in half precision") {
+  scene one;
+  auto bias = tensor("bias", 1, 20);
+  bias.excess = 0;
+  bias.rounding = 1;
+  one.differs(3, {bias});
+  one.noise(3, {});
+  REQUIRE(one.verdict() == "inconclusive");
+  one.noise(3, {tensor("bias", 0.12, 20)});
+  REQUIRE(one.verdict() == "inconclusive");
+  one.noise(3, {tensor("bias", 0.13, 20)});
+  REQUIRE(one.verdict() == "accepted");
+}
+
 TEST_CASE("a group that is excused altogether has no distance left") {
   // Rounding of the squares may leave less than nothing, which is no reason to accuse.
   for (int i = 1; i < 200; ++i) {

@@ -371,8 +371,7 @@ class judge {
       double loud = own.share > slack_ * context_.cap ? slack_ * own.l2 : 0;
       if (proven) loud = std::max(loud, slack_ * first->second.l2);
       const bool may_be_noise = rule_enabled("replay.tolerance_cap") && !is_code(one.judged);
-      if (may_be_noise &&
-          (one.rounding_only || within(one.excess, context_.options->safety * loud))) {
+      if (may_be_noise && (one.rounding_only || within(one.l2, context_.options->safety * loud))) {
         if (!proven) {
           unproven += one.count;
           doubtful = &one;
