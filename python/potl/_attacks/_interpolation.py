@@ -236,6 +236,26 @@ def _drifting_by_rounding(
 
 @attack(
     "A29",
+    "drift beside noise",
+    rule="replay.parameters",
+    found_by=("replay.parameters", "replay.update_relative", "replay.tolerance_cap"),
+    verdict="inconclusive",
+    task="attentive",
+)
+def drift_beside_noise(scene: Scene) -> Forgery:
+    """Trains under bfloat16 autocast as agreed, and at each checkpoint moves the biases of values
+    by as much as the noise of those of the keys allows, which lie in the same tensor.
+    """
+
+    def drift(session: Session, step: int) -> None:
+        with torch.no_grad():
+            session.task.model.get_parameter("asked.bias")[32:] += 0.008
+
+    return scene.forged("A29-beside", rewrite=drift)
+
+
+@attack(
+    "A29",
     "noise inflation",
     rule="replay.parameters",
     found_by=(
