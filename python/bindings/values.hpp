@@ -117,8 +117,8 @@ template <>
 struct type_caster<potl::checks::judged_as>
     : named_value_caster<potl::checks::judged_as, &potl::checks::to_string,
                          potl::checks::judged_as::floats, potl::checks::judged_as::alone,
-                         potl::checks::judged_as::unmoved, potl::checks::judged_as::codes,
-                         potl::checks::judged_as::code_places> {};
+                         potl::checks::judged_as::unmoved, potl::checks::judged_as::steady,
+                         potl::checks::judged_as::codes, potl::checks::judged_as::code_places> {};
 
 template <>
 struct type_caster<potl::checks::measured>

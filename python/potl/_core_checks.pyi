@@ -83,7 +83,7 @@ class TensorDistance:
     update_l2: float
     replayed_update_l2: float
     rounding_only: bool
-    judged: Literal["floats", "alone", "unmoved", "codes", "code_places"]
+    judged: Literal["floats", "alone", "unmoved", "steady", "codes", "code_places"]
     def __init__(self, **fields: str | float | bool) -> None: ...
 
 class GroupDistance:

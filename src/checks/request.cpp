@@ -24,6 +24,7 @@ const char* to_string(judged_as what) noexcept {
     case judged_as::floats: return "floats";
     case judged_as::alone: return "alone";
     case judged_as::unmoved: return "unmoved";
+    case judged_as::steady: return "steady";
     case judged_as::codes: return "codes";
     case judged_as::code_places: return "code_places";
   }

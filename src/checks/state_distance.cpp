@@ -84,7 +84,7 @@ constexpr std::string_view how_many = " (how many)";
 
 // Rounding to fewer bits than this is no small matter: within it, a tensor may double in a few
 // hundred segments.
-constexpr double coarse = 0x1p-12;
+bool is_coarse(dtype type) { return numeric::unit_roundoff(type) > 0x1p-12; }
 
 // Without a gradient every machine computes the same of an element, apart from the last bit of one
 // in a million where a multiplication and an addition are fused: the root of that share, or so.
@@ -92,10 +92,11 @@ constexpr double still_rounding = 0x1p-10;
 
 class walker {
  public:
-  explicit walker(std::span<const still_elements> still) {
+  walker(std::span<const still_elements> still, std::span<const still_elements> steady) {
     for (const still_elements& one : still) {
       for (const std::string& path : one.paths) still_[path] = &one;
     }
+    for (const still_elements& one : steady) steady_[one.paths.front()] = &one;
   }
 
   void walk(const state_value* start, const state_value& recorded, const state_value& replayed,
@@ -210,9 +211,45 @@ class walker {
     }
     compare_floats(path, recorded.dims.empty(), recorded.type, before, recorded.bytes,
                    replayed.bytes);
-    if (!still_.empty() && !(groups[group_of(path)].tensors.back().of.l2 <= 0)) {
-      compare_still(before, recorded, replayed, path);
+    if (groups[group_of(path)].tensors.back().of.l2 <= 0) return;
+    if (!still_.empty()) compare_still(before, recorded, replayed, path);
+    const auto steady = steady_.find(path);
+    if (steady == steady_.end()) return;
+    const auto parts = masked(*steady->second, before, recorded, replayed);
+    if (!parts) return;
+    norms off = numeric::tensor_norms(recorded.type, parts->before, parts->there, parts->here);
+    if (is_coarse(recorded.type)) off.rounding_only = off.l2 <= 0;
+    groups[group_of(path)].tensors.push_back(
+        {path + std::string(where_steady), off, parts->count, judged_as::steady});
+  }
+
+  struct chosen {
+    std::vector<std::uint8_t> before, there, here;
+    double count = 0;
+  };
+
+  /// The elements that a mask has; nothing: it has none, or is of another shape.
+  static std::optional<chosen> masked(const still_elements& of, bytes_view start,
+                                      const state_tensor& recorded, const state_tensor& replayed) {
+    const std::size_t size = info(recorded.type).size;
+    if (of.mask.size() * size != recorded.bytes.size()) return std::nullopt;
+    const std::int64_t count = std::count(of.mask.begin(), of.mask.end(), 1);
+    if (count == 0) return std::nullopt;
+    chosen out;
+    out.count = static_cast<double>(count);
+    for (auto* part : {&out.before, &out.there, &out.here})
+      part->reserve(static_cast<std::size_t>(count) * size);
+    for (std::size_t i = 0; i < of.mask.size(); ++i) {
+      if (of.mask[i] != 1) continue;
+      const auto take = [&](bytes_view from, std::vector<std::uint8_t>& to) {
+        const bytes_view one = from.subspan(i * size, size);
+        to.insert(to.end(), one.begin(), one.end());
+      };
+      if (!start.empty()) take(start, out.before);
+      take(recorded.bytes, out.there);
+      take(replayed.bytes, out.here);
     }
+    return out;
   }
 
   // What no gradient moved has the same bits everywhere, or nearly, and must not share what other
@@ -220,34 +257,21 @@ class walker {
   void compare_still(bytes_view start, const state_tensor& recorded, const state_tensor& replayed,
                      const std::string& path) {
     const still_elements* of = still_of(path);
-    const std::size_t size = info(recorded.type).size;
-    if (of == nullptr || of->mask.size() * size != recorded.bytes.size()) return;
-    const std::int64_t count = std::count(of->mask.begin(), of->mask.end(), 1);
-    if (count == 0) return;
-    std::vector<std::uint8_t> before, there, here;
-    for (auto* part : {&before, &there, &here})
-      part->reserve(static_cast<std::size_t>(count) * size);
-    for (std::size_t i = 0; i < of->mask.size(); ++i) {
-      if (of->mask[i] != 1) continue;
-      const auto take = [&](bytes_view from, std::vector<std::uint8_t>& to) {
-        const bytes_view one = from.subspan(i * size, size);
-        to.insert(to.end(), one.begin(), one.end());
-      };
-      if (!start.empty()) take(start, before);
-      take(recorded.bytes, there);
-      take(replayed.bytes, here);
-    }
+    const auto parts = of == nullptr ? std::nullopt : masked(*of, start, recorded, replayed);
+    if (!parts) return;
+    const auto& [before, there, here, count] = *parts;
     norms off = numeric::tensor_norms(recorded.type, before, there, here);
     off.rounding_only = off.excess_l2 <= still_rounding * off.rounding_l2;
     // A machine that fuses a product and a sum rounds an average otherwise in every element and
     // step, and one in half precision hardly ever: there the sum is rounded once more.
-    if (of->roundings > 0 && size >= sizeof(float) && !off.rounding_only) {
+    const bool whole = info(recorded.type).size >= sizeof(float);
+    if (of->roundings > 0 && whole && !off.rounding_only) {
       const auto times = static_cast<double>(of->roundings);
       off.rounding_only =
           numeric::tensor_norms(recorded.type, before, there, here, times).rounding_only;
     }
     groups[group_of(path)].tensors.push_back(
-        {path + std::string(where_still), off, static_cast<double>(count), judged_as::unmoved});
+        {path + std::string(where_still), off, count, judged_as::unmoved});
   }
 
   const still_elements* still_of(const std::string& path) const {
@@ -286,7 +310,7 @@ class walker {
     } else if (!of.rounding_only && numeric::is_mask(info(type).size, recorded, replayed)) {
       return turn(path, type, start, recorded, replayed);
     }
-    if (numeric::unit_roundoff(type) > coarse && of.l2 > 0) of.rounding_only = false;
+    if (is_coarse(type) && of.l2 > 0) of.rounding_only = false;
     const group which = group_of(path);
     const bool alone = scalar && which != parameters;
     groups[which].tensors.push_back(
@@ -309,7 +333,7 @@ class walker {
     tensors.push_back({path + std::string(how_many), places, count, judged_as::code_places});
   }
 
-  std::map<std::string, const still_elements*> still_;
+  std::map<std::string, const still_elements*> still_, steady_;
 };
 
 group_distance gather(group which, const group_sums& sums, const state_value& replayed_root) {
@@ -321,13 +345,14 @@ group_distance gather(group which, const group_sums& sums, const state_value& re
   for (const tensor_sums& tensor : sums.tensors) {
     const norms& of = tensor.of;
     const bool unmoved = tensor.judged == judged_as::unmoved;
+    const bool again = unmoved || tensor.judged == judged_as::steady;
     if (!(of.l2 <= 0) || !of.finite || unmoved) {
       const bool moves = !(of.replayed_update_l2 <= 0);
       const bool rounding_only =
           of.rounding_only && (unmoved || moves || may_round(replayed_root, tensor.path));
       out.tensors.push_back({tensor.path, tensor.count, of.l2, of.excess_l2, of.rounding_l2,
                              of.update_l2, of.replayed_update_l2, rounding_only, tensor.judged});
-      if (unmoved) continue;  // its elements are among the others
+      if (again) continue;  // its elements are among the others
       const double travelled = std::min(of.update_l2, of.replayed_update_l2);
       const double relative = !of.finite          ? std::numeric_limits<double>::quiet_NaN()
                               : of.excess_l2 <= 0 ? 0
@@ -374,8 +399,9 @@ group_distance gather(group which, const group_sums& sums, const state_value& re
 
 std::vector<group_distance> compare_states(const state_value& start, const state_value& recorded,
                                            const state_value& replayed,
-                                           std::span<const still_elements> still) {
-  walker all(still);
+                                           std::span<const still_elements> still,
+                                           std::span<const still_elements> steady) {
+  walker all(still, steady);
   all.walk(&start, recorded, replayed, "");
   std::vector<group_distance> out;
   for (std::size_t i = 0; i < group_count; ++i) {
@@ -386,7 +412,7 @@ std::vector<group_distance> compare_states(const state_value& start, const state
 
 std::vector<group_distance> compare_next(const state_value& start, const state_value& recorded,
                                          const state_value& replayed) {
-  walker all({});
+  walker all({}, {});
   all.walk(&start, recorded, replayed, "");
   std::vector<group_distance> out;
   for (const group which : {parameters, buffers}) {

@@ -309,6 +309,36 @@ TEST_CASE("a tensor that is noise from the first segment on needs no noise of th
   REQUIRE(one.verdict() == "inconclusive");
 }
 
+TEST_CASE("noise excuses no difference that rounding explains in half precision") {
+  scene one;
+  auto bias = tensor("bias", 1, 20);
+  bias.excess = 0;
+  bias.rounding = 1;
+  one.differs(3, {bias});
+  one.noise(3, {});
+  REQUIRE(one.verdict() == "inconclusive");
+  one.noise(3, {tensor("bias", 0.12, 20)});
+  REQUIRE(one.verdict() == "inconclusive");
+  one.noise(3, {tensor("bias", 0.13, 20)});
+  REQUIRE(one.verdict() == "accepted");
+}
+
+TEST_CASE("a part that is no noise is not excused with its tensor") {
+  scene one;
+  one.noise(0, {tensor("bias", 0.5, 100)});
+  auto part = tensor("bias where it is no noise", 0.9, 60);
+  part.judged = judged_as::steady;
+  one.differs(3, {tensor("bias", 1, 100), part});
+  one.noise(3, {});
+  REQUIRE(one.verdict() == "inconclusive");
+  one.noise(3, {tensor("bias", 0.5, 100), part});
+  REQUIRE(one.verdict() == "inconclusive");
+  part.l2 = part.excess = 1e-9;
+  one.noise(3, {tensor("bias", 0.5, 100), part});
+  one.differs(3, {tensor("bias", 1, 100), part});
+  REQUIRE(one.verdict() == "accepted");
+}
+
 TEST_CASE("a group that is excused altogether has no distance left") {
   // Rounding of the squares may leave less than nothing, which is no reason to accuse.
   for (int i = 1; i < 200; ++i) {

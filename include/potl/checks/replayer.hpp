@@ -99,6 +99,9 @@ class replayer {
   bool otherwise(std::uint64_t way, const std::function<void()>& what);
   /// Runs `what` with rough sums drawn from `seed`. False: the workload cannot, or failed.
   bool roughly(std::uint64_t seed, const std::function<void()>& what);
+  /// Elements that are no noise in the first segment, of tensors that are noise there. Found once,
+  /// by repeats of that segment.
+  const std::vector<still_elements>& steady();
   /// Ends the request, unrepeatable, where this machine ends the job's first steps otherwise than
   /// the job says. Called before bits that it computed are held against the run, and before the
   /// first segment speaks for it.
@@ -151,6 +154,7 @@ class replayer {
   std::optional<std::pair<place, transcript::state>> kept_;
   std::optional<std::pair<std::uint64_t, transcript::state>> replayed_;  ///< came out as recorded
   std::optional<std::set<std::uint64_t>> derivable_;
+  std::optional<std::vector<still_elements>> steady_;
   std::optional<std::chrono::steady_clock::time_point> deadline_;
 };
 

@@ -92,6 +92,7 @@ enum class judged_as {
   floats,      ///< all elements, also in the norms of its group
   alone,       ///< a counter or the like, which would drown the others of its group
   unmoved,     ///< once more, the elements without a gradient
+  steady,      ///< once more, those that are no noise in a tensor of which others are
   codes,       ///< what is no float: it counts, or tells which, and is never mere noise
   code_places  ///< of codes, not how far they are off, but how many: these alone accuse
 };

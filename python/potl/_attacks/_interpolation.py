@@ -199,7 +199,6 @@ def drift_of_a_frozen_tensor(scene: Scene) -> Forgery:
     """Trains in bfloat16 as agreed, and at each checkpoint moves a small tensor that is not trained
     by as much as rounding explains.
     """
-
     return _drifting_by_rounding(scene, "A29-frozen", "gain")
 
 
@@ -213,19 +212,46 @@ def drift_of_a_frozen_tensor(scene: Scene) -> Forgery:
 )
 def drift_of_a_small_tensor(scene: Scene) -> Forgery:
     """Trains in bfloat16 as agreed, and at each checkpoint moves the last bias by as much as
-    rounding explains, which is more than the training moves it.
+    rounding explains, where the training moved it by less.
+    """
+    return _drifting_by_rounding(scene, "A29-small", "net.2.bias", where_moved=True)
+
+
+def _drifting_by_rounding(
+    scene: Scene, name: str, parameter: str, *, where_moved: bool = False
+) -> Forgery:
+    last: Weights = {}
+
+    def drift(session: Session, step: int) -> None:
+        one = dict(session.task.model.named_parameters())[parameter]
+        factor = torch.where(scene.stolen["net.2.bias"] > 0, 1.011, 0.991)
+        if where_moved:
+            factor[one == last[parameter]] = 1
+        with torch.no_grad():
+            one.mul_(factor)
+        last.update(parameters(session))
+
+    return scene.forged(name, start=lambda s: last.update(parameters(s)), rewrite=drift)
+
+
+@attack(
+    "A29",
+    "drift beside noise",
+    rule="replay.parameters",
+    found_by=("replay.parameters", "replay.update_relative", "replay.tolerance_cap"),
+    verdict="inconclusive",
+    task="attentive",
+)
+def drift_beside_noise(scene: Scene) -> Forgery:
+    """Trains under bfloat16 autocast as agreed, and at each checkpoint moves the biases of values
+    by as much as the noise of those of the keys allows, which lie in the same tensor.
     """
 
-    return _drifting_by_rounding(scene, "A29-small", "net.2.bias")
-
-
-def _drifting_by_rounding(scene: Scene, name: str, parameter: str) -> Forgery:
     def drift(session: Session, step: int) -> None:
-        moved = dict(session.task.model.named_parameters())[parameter]
         with torch.no_grad():
-            moved.mul_(torch.where(scene.stolen["net.2.bias"] > 0, 1.011, 0.991))
+            session.task.model.get_parameter("asked.bias")[32:] += 0.008
 
-    return scene.forged(name, rewrite=drift)
+    return scene.forged("A29-beside", rewrite=drift)
 
 
 @attack(

@@ -379,6 +379,33 @@ def frozen() -> Task:
     return _classifier(model, torch.optim.SGD(model.net.parameters(), lr=0.05))
 
 
+class Attentive(nn.Module):
+    """Attention among the rows of an image. One tensor holds the biases of queries, keys and
+    values, and no output depends on those of the keys.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rows = nn.Linear(8, 16)
+        self.asked = nn.Linear(16, 48)
+        self.out = nn.Linear(16, 10)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        rows = self.rows(x.view(-1, 8, 8))
+        query, key, value = self.asked(rows).chunk(3, -1)
+        seen = F.scaled_dot_product_attention(query, key, value)
+        out: torch.Tensor = self.out((rows + seen).mean(1))
+        return out
+
+
+def attentive() -> Task:
+    """AdamW under bfloat16 autocast, which makes full steps of gradients that are rounding."""
+    model = Attentive()
+    task = _classifier(model, torch.optim.AdamW(model.parameters(), lr=2e-3))
+    task.autocast = torch.bfloat16
+    return task
+
+
 def tuned() -> Task:
     """Plain SGD of the last layer alone."""
     model = perceptron()

@@ -111,12 +111,30 @@ class segment_answer {
       look_at(*recorded);
       out_.distances = compare_states(start.root(), recorded->root(), end.root(), still_);
       out_.load_seconds += loading.seconds();
+      if (!exact_ && may_be_noise()) {
+        const stopwatch repeating;
+        steady_ = with_.steady();
+        out_.distances =
+            compare_states(start.root(), recorded->root(), end.root(), still_, steady_);
+        out_.noise_seconds += repeating.seconds();
+      }
       go_on(end);
       look_further(start, *recorded, out_.distances);
     } else {
       look_at(end);
       out_.load_seconds += loading.seconds();
     }
+  }
+
+  // Whether a tensor is off by so much that only noise could excuse it.
+  bool may_be_noise() const {
+    const double cap = with_.view().agreed.tolerance_cap;
+    return std::any_of(out_.distances.begin(), out_.distances.end(), [cap](const auto& group) {
+      return std::any_of(group.tensors.begin(), group.tensors.end(), [cap](const auto& one) {
+        const double update = std::min(one.update_l2, one.replayed_update_l2);
+        return one.judged == judged_as::floats && !one.rounding_only && one.l2 > cap * update;
+      });
+    });
   }
 
   // Replays a step more, or as many as it takes until every parameter that had a gradient in the
@@ -237,7 +255,7 @@ class segment_answer {
         losses.push_back(one.loss);
         skipped.push_back(one.skipped);
       });
-      distances = compare_states(start.root(), end.root(), other.root(), still_);
+      distances = compare_states(start.root(), end.root(), other.root(), still_, steady_);
       look_further(start, other, distances);
     };
     for (std::uint32_t way = 1; way <= request_.noise_repeats; ++way) {
@@ -262,7 +280,7 @@ class segment_answer {
   replayer& with_;
   const bool exact_;
   std::optional<std::uint64_t> branch_;  ///< whose steps are replayed
-  std::vector<still_elements> still_;
+  std::vector<still_elements> still_, steady_;
   std::optional<transcript::state> next_;  ///< after the replay of step further_
   std::uint64_t further_ = 0;
   segment_measurement out_;

@@ -33,6 +33,8 @@ constexpr double turned_in_group = 0.5;
 constexpr double turned_alone = 16;
 // A limit that no number is beyond.
 constexpr double anywhere = std::numeric_limits<double>::max();
+// The same, where repeats may still excuse.
+constexpr double unaccused = anywhere / 2;
 // A step further differences have grown; those that an optimizer's state was made for grow by more.
 constexpr double next_slack = 2;
 
@@ -361,6 +363,7 @@ class judge {
       }
       limits by = limits_for(one);
       const bool follows = !is_code(one.judged) && is_within(turned, one.path);
+      if (one.judged == judged_as::steady) by.far = unaccused;  // noise may seem steady
       if (follows) by.far = anywhere;
       if (passes(one.l2, one.excess, by)) {
         add(one);
@@ -371,8 +374,7 @@ class judge {
       double loud = own.share > slack_ * context_.cap ? slack_ * own.l2 : 0;
       if (proven) loud = std::max(loud, slack_ * first->second.l2);
       const bool may_be_noise = rule_enabled("replay.tolerance_cap") && !is_code(one.judged);
-      if (may_be_noise &&
-          (one.rounding_only || within(one.excess, context_.options->safety * loud))) {
+      if (may_be_noise && (one.rounding_only || within(one.l2, context_.options->safety * loud))) {
         if (!proven) {
           unproven += one.count;
           doubtful = &one;
@@ -448,7 +450,7 @@ class judge {
     } else if (within(l2, by.far)) {
       problem(found, outcome::inconclusive,
               reason + ", and honest machines may differ " +
-                  (by.far == anywhere ? "there" : "by up to " + text(by.far)) + remedy);
+                  (by.far >= unaccused ? "there" : "by up to " + text(by.far)) + remedy);
     } else if (!measurement_.other_arithmetic) {
       problem(found, outcome::inconclusive,
               reason + ", but no repeat could run in another arithmetic here" + remedy);

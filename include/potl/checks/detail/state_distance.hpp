@@ -24,6 +24,9 @@ namespace potl::checks {
 /// Stands behind the path of a tensor where its elements without a gradient are meant.
 constexpr std::string_view where_still = " where it has no gradient";
 
+/// The same of its elements that are no noise, where others of it are.
+constexpr std::string_view where_steady = " where it is no noise";
+
 /// Stands behind the path of what client code keeps where the form differs: nothing within it was
 /// compared.
 constexpr std::string_view its_form = " (its length, type or text)";
@@ -33,11 +36,13 @@ constexpr std::string_view its_form = " (its length, type or text)";
 /// step). What is no float is in no norm, and neither are scalars outside of the parameters: they
 /// stand among the tensors, the former only where they differ, and so does where a tensor is
 /// infinite on one side alone. The elements of `still` are in all norms, and stand among the
-/// tensors by themselves, too, also where they are the same and others of their tensor are not.
+/// tensors by themselves, too, also where they are the same and others of their tensor are not. So
+/// do those of `steady`.
 std::vector<group_distance> compare_states(const transcript::state_value& start,
                                            const transcript::state_value& recorded,
                                            const transcript::state_value& replayed,
-                                           std::span<const still_elements> still = {});
+                                           std::span<const still_elements> still = {},
+                                           std::span<const still_elements> steady = {});
 
 /// What a model computes with in two states that lie beyond the end of a segment: parameters as a
 /// group "next", and "next_buffers".
