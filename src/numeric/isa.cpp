@@ -8,6 +8,10 @@
 #if defined(__x86_64__)
 #include <cpuid.h>
 #endif
+#if defined(__x86_64__) && defined(__linux__)
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
 
 #include <potl/core/error.hpp>
 #include <potl/numeric/detail/isa.hpp>
@@ -15,7 +19,7 @@
 namespace potl::numeric {
 namespace {
 
-constexpr std::array levels{isa::portable, isa::neon, isa::avx2, isa::avx512, isa::vnni};
+constexpr std::array levels{isa::portable, isa::neon, isa::avx2, isa::avx512, isa::vnni, isa::amx};
 constexpr int unset = -1;
 std::atomic<int> active{unset};
 
@@ -37,10 +41,40 @@ isa ask_processor() noexcept {
 #endif
 }
 
+// Whether the processor has tiles, and the operating system keeps them for this process. Linux
+// keeps them from the moment that a process asks for them, in all its threads; it refuses where a
+// thread handles signals on a stack that has no room for them.
+bool ask_for_tiles() noexcept {
+#if defined(__x86_64__) && defined(__linux__)
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  constexpr unsigned saves_states = 1U << 27, tiles = 1U << 24, of_int8 = 1U << 25;
+  constexpr unsigned states = 3U << 17;  // of tiles: their shapes and their contents
+  if (__get_cpuid(1, &a, &b, &c, &d) == 0 || (c & saves_states) == 0) return false;
+  unsigned saved = 0, upper = 0;
+  __asm__ volatile("xgetbv" : "=a"(saved), "=d"(upper) : "c"(0));
+  if ((saved & states) != states) return false;
+  if (__get_cpuid_count(7, 0, &a, &b, &c, &d) == 0) return false;
+  if ((d & tiles) == 0 || (d & of_int8) == 0) return false;
+  constexpr long get_permissions = 0x1022, ask_permission = 0x1023, contents = 18;
+  unsigned long granted = 0;
+  return syscall(SYS_arch_prctl, ask_permission, contents) == 0 &&
+         syscall(SYS_arch_prctl, get_permissions, &granted) == 0 && (granted >> contents & 1) != 0;
+#else
+  return false;
+#endif
+}
+
+// All but tiles.
+isa instructions() noexcept {
+  static const isa level = ask_processor();
+  return level;
+}
+
 // The next level below that this processor has, or this one.
 isa capped_by_processor(isa level) noexcept {
-  if (level == isa::neon && processor_isa() != isa::neon) return isa::portable;
-  return std::min(level, processor_isa());
+  if (level == isa::neon && instructions() != isa::neon) return isa::portable;
+  // A lower cap asks for nothing.
+  return level == isa::amx ? processor_isa() : std::min(level, instructions());
 }
 
 isa from_environment() {
@@ -49,7 +83,7 @@ isa from_environment() {
   const auto level = isa_from(wanted);
   if (!level)
     throw exception({errc::usage, std::string("POTL_ISA is \"") + wanted + "\"",
-                     "set it to portable, neon, avx2, avx512 or vnni, or unset it"});
+                     "set it to portable, neon, avx2, avx512, vnni or amx, or unset it"});
   return capped_by_processor(*level);
 }
 
@@ -62,6 +96,7 @@ const char* to_string(isa level) noexcept {
     case isa::avx2: return "avx2";
     case isa::avx512: return "avx512";
     case isa::vnni: return "vnni";
+    case isa::amx: return "amx";
   }
   return "unknown";
 }
@@ -73,7 +108,8 @@ std::optional<isa> isa_from(std::string_view name) noexcept {
 }
 
 isa processor_isa() noexcept {
-  static const isa level = ask_processor();
+  static const isa level =
+      instructions() == isa::vnni && ask_for_tiles() ? isa::amx : instructions();
   return level;
 }
 

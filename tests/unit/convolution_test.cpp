@@ -196,7 +196,8 @@ TEST_CASE("convolutions of bfloat16 numbers have the bits of xint16", "[convolut
   for (const auto& g :
        {square(3, 40, 20, 32, 3, 1), square(2, 17, 33, 30, 3, 2), square(2, 3, 8, 40, 7, 2),
         square(5, 64, 70, 14, 1, 1), square(2, 32, 48, 23, 5, 1, 2), square(3, 300, 15, 7, 1, 1)})
-    check(arithmetic::xint16, g, inputs::bfloat16, generator, *pool, {isa::avx512, isa::vnni});
+    check(arithmetic::xint16, g, inputs::bfloat16, generator, *pool,
+          {isa::avx512, isa::vnni, isa::amx});
 }
 
 TEST_CASE("an infinite weight over padding makes NaN, as the definition says", "[convolution]") {

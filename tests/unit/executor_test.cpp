@@ -52,7 +52,7 @@ TEST_CASE("a pool needs a thread", "[executor]") {
 }
 
 TEST_CASE("levels and modes have names that are read back", "[isa]") {
-  for (const isa level : {isa::portable, isa::neon, isa::avx2, isa::avx512, isa::vnni})
+  for (const isa level : {isa::portable, isa::neon, isa::avx2, isa::avx512, isa::vnni, isa::amx})
     CHECK(isa_from(to_string(level)) == level);
   CHECK_FALSE(isa_from("avx1024"));
   for (const auto mode : {arithmetic::ord32, arithmetic::cr32, arithmetic::log64,
@@ -65,7 +65,7 @@ TEST_CASE("a cap lowers the level and never raises it above the processor's", "[
   const isa before = active_isa();
   CHECK(cap_isa(isa::portable) == isa::portable);
   CHECK(active_isa() == isa::portable);
-  CHECK(cap_isa(isa::vnni) == processor_isa());
+  CHECK(cap_isa(isa::amx) == processor_isa());
   CHECK((cap_isa(isa::neon) == isa::neon) == (processor_isa() == isa::neon));
   cap_isa(before);
 }

@@ -43,7 +43,8 @@ TEST_CASE("log64 rounds the exact value except where it reports a tie", "[gemm]"
     const bool ties_of_float = one.what == gemm_cases::kind::near_ties;
     const int bits = ties_of_float ? 32 : 23 + static_cast<int>(number % 10);
     const std::int64_t columns = one.c.columns;
-    for (const isa level : {isa::portable, isa::neon, isa::avx2, isa::avx512, isa::vnni}) {
+    for (const isa level :
+         {isa::portable, isa::neon, isa::avx2, isa::avx512, isa::vnni, isa::amx}) {
       cap_isa(level);
       const std::uint64_t order = number % 3 * static_cast<std::uint64_t>(level);
       outcome got = multiply(one, guarded_ends[number / 2 % 2], {bits, order},

@@ -16,8 +16,8 @@
 namespace potl::test {
 
 inline const std::vector<numeric::isa> all_levels{numeric::isa::portable, numeric::isa::neon,
-                                                  numeric::isa::avx2, numeric::isa::avx512,
-                                                  numeric::isa::vnni};
+                                                  numeric::isa::avx2,     numeric::isa::avx512,
+                                                  numeric::isa::vnni,     numeric::isa::amx};
 
 /// Runs body(level) at each of these levels that this processor has; restores the level.
 template <class Body>

@@ -15,16 +15,23 @@ namespace {
 
 constexpr std::int64_t many_weights = 256 * 1024;  // bytes: more do not stay in the second cache
 
+// Of a result.
+std::int64_t terms_of_a_result(const gather& what) {
+  std::size_t taps = 0;
+  for (const phase& one : what.phases) taps = std::max(taps, one.taps.size());
+  return what.channels * static_cast<std::int64_t>(taps);
+}
+
 class scaled_gather {
  public:
   scaled_gather(int bits, const gather& what, const kernels& with, const executor& threads)
       : what_(what),
         with_(with),
         threads_(threads),
-        body_(detail::active_integer()),
+        body_(detail::active_integer(terms_of_a_result(what))),
         tiles_(detail::tiles_of(body_, bits)),
         bits_(bits),
-        chunk_(detail::chunk_of(bits)),
+        chunk_(tiles_.chunk),
         workers_(static_cast<std::int64_t>(threads.concurrency())),
         line_(what.axes[2].grid),
         row_panels_(divide_up(what.rows, tiles_.rows)),
@@ -47,7 +54,7 @@ class scaled_gather {
   void run() {
     const std::int64_t width = tiles_.columns;
     row_length_ = divide_up(plan_.results(), width) * width;
-    panel_length_ = chunk_ * width * std::max(tiles_.column_words, body_.bits16_short.column_words);
+    panel_length_ = chunk_ * std::max(tiles_.column_words(), body_.bits16_short.column_words());
     const std::int64_t bytes =
         bytes_of<float>(window_.size()) +
         bytes_of<std::uint32_t>(plan_.images * extent(plan_.d * plan_.h) + slack) +
@@ -69,7 +76,7 @@ class scaled_gather {
     detail::scales scale{{}, 16};
     struct {
       std::once_flag packed;
-      std::vector<std::int16_t> panels;
+      buffer panels;
     } others, shorts;
   };
 
@@ -87,20 +94,22 @@ class scaled_gather {
     packed_weights& own = weights_of(p, group);
     auto& part = &tiles == &tiles_ ? own.others : own.shorts;
     std::call_once(part.packed, [&] { part.panels = packed(p, group, own.scale, tiles); });
-    return part.panels.data();
+    return reinterpret_cast<const std::int16_t*>(part.panels.get());
   }
 
-  std::vector<std::int16_t> packed(std::size_t p, std::int64_t group, const detail::scales& scale,
-                                   const detail::kernels_scaled& tiles) const {
+  buffer packed(std::size_t p, std::int64_t group, const detail::scales& scale,
+                const detail::kernels_scaled& tiles) const {
     const std::int64_t depth = terms(p);
     std::vector<std::int64_t> order;
     for (std::int64_t c = 0; c < what_.channels; ++c)
       for (const tap& t : what_.phases[p].taps)
         order.push_back(c * what_.weight_channel + t.weight);
     const float* const from = what_.weights + group * what_.weight_group;
-    std::vector<std::int16_t> panels(static_cast<std::size_t>(weights_before(depth)));
+    buffer memory(bytes_of<std::int16_t>(weights_before(depth)) / std::int64_t{sizeof(float)});
+    auto* const panels = reinterpret_cast<std::int16_t*>(memory.get());
     // Rows that are neighbours are read some terms at a time, for all panels.
-    const std::int64_t step = what_.weight_row == 1 ? 8 : chunk_;
+    const std::int64_t step =
+        what_.weight_row == 1 ? std::max<std::int64_t>(8, tiles_.terms) : chunk_;
     for (std::int64_t begin = 0; begin < depth; begin += chunk_) {
       const std::int64_t end = std::min(begin + chunk_, depth);
       for (std::int64_t k = begin; k < end; k += step)
@@ -114,12 +123,11 @@ class scaled_gather {
           part.lanes = static_cast<int>(row_of(i + 1) - row_of(i));
           part.width = tiles_.rows;
           part.scale = scale.up.data() + row_of(i);
-          part.to = panels.data() + weights_at(p, begin, i) +
-                    (k - begin) * tiles_.rows * tiles_.row_words;
+          part.to = panels + weights_at(p, begin, i) + (k - begin) * tiles_.row_words();
           tiles.pack_rows(part);
         }
     }
-    return panels;
+    return memory;
   }
 
   // Of each row.
@@ -144,19 +152,19 @@ class scaled_gather {
   }
 
   std::int64_t terms(std::size_t p) const { return static_cast<std::int64_t>(offsets_[p].size()); }
-  static std::int64_t padded(std::int64_t depth) {
-    constexpr std::int64_t most = 4;  // that tiles take together
+  std::int64_t padded(std::int64_t depth) const {
+    const std::int64_t most = std::max(tiles_.terms, body_.bits16_short.terms);
     return divide_up(depth, most) * most;
   }
   // Rows are dealt evenly to the panels.
   std::int64_t row_of(std::int64_t panel) const { return what_.rows * panel / row_panels_; }
   // Where digits lie: those of terms before this one, and panel i of the chunk that begins here.
   std::int64_t weights_before(std::int64_t begin) const {
-    return padded(begin) * row_panels_ * tiles_.rows * tiles_.row_words;
+    return padded(begin) * row_panels_ * tiles_.row_words();
   }
   std::int64_t weights_at(std::size_t p, std::int64_t begin, std::int64_t i) const {
     const std::int64_t depth = padded(std::min(chunk_, terms(p) - begin));
-    return weights_before(begin) + i * depth * tiles_.rows * tiles_.row_words;
+    return weights_before(begin) + i * depth * tiles_.row_words();
   }
 
   std::int64_t sums_length() const { return plan_.panels * tiles_.rows * tiles_.columns; }

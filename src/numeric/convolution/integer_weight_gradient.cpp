@@ -39,9 +39,9 @@ class scaled_weight_gradient {
         dw_(dw),
         with_(with),
         threads_(threads),
-        body_(detail::active_integer()),
+        body_(detail::active_integer(g.batch * volume(g.output()))),
         bits_(bits),
-        chunk_(detail::chunk_of(bits)),
+        chunk_(detail::tiles_of(body_, bits).chunk),
         rows_(g.out_channels / g.groups),
         all_(g.in_channels / g.groups * volume(g.kernel)),
         terms_(g.batch * volume(g.output())),
@@ -65,14 +65,14 @@ class scaled_weight_gradient {
   }
 
   void run() {
-    digits_of_rows_ = row_panels_ * tiles_.rows * chunk_ * tiles_.row_words;
+    digits_of_rows_ = row_panels_ * chunk_ * tiles_.row_words();
     const bool slides = is_depthwise(g_) && rows_ <= 2 && bits_ == 16 && !x_window_.is_source() &&
                         x_window_.size() <= most_of_a_plane;
     const std::int64_t bytes =
         bytes_of<float>(x_window_.size()) +
         (slides ? bytes_of<float>(x_window_.size()) + bytes_of<float>(run_of(plan_.h))
                 : bytes_of<std::int16_t>(digits_of_rows_) +
-                      bytes_of<std::int16_t>(chunk_ * tiles_.columns * tiles_.column_words));
+                      bytes_of<std::int16_t>(chunk_ * tiles_.column_words()));
     const std::int64_t size = g_.out_channels * sums_row_, blocks = plan_.count() * g_.groups;
     const std::int64_t fitting = most_bytes / (size * std::int64_t{sizeof(std::int64_t)});
     const auto workers = static_cast<std::int64_t>(threads_.concurrency());
@@ -164,7 +164,7 @@ class scaled_weight_gradient {
       if (part.terms + t.depth > detail::most_terms_of(bits_)) part.move_far();
       part.terms += t.depth;
       const std::int64_t words =
-          divide_up(t.depth, tiles_.terms) * tiles_.terms * tiles_.rows * tiles_.row_words;
+          divide_up(t.depth, tiles_.terms) * tiles_.terms * tiles_.row_words();
       for (std::int64_t i = 0; i < row_panels_; ++i) {
         const std::int64_t row = row_of(i), count = row_of(i + 1) - row;
         tiles_.pack_rows(digits_of(dy, {dy_places_.data() + begin, t.depth},

@@ -172,7 +172,7 @@ class planes_run {
   }
 
   int bits_;
-  const detail::kernels_integer& body_ = detail::active_integer();
+  const detail::kernels_integer& body_ = detail::active_integer(0);  // without its tiles
   const gather& what_;
   const kernels& with_;
   const executor& threads_;

@@ -47,7 +47,7 @@ void pack(const panel<float, float>& p) {
       });
 }
 
-constexpr kernels_f32 table{rows, 16, multiply, pack, pack, 1, 1, 1, false, drain};
+constexpr kernels_f32 table{rows, 16, multiply, pack, pack, 1, 4, 4, 0, false, drain};
 
 }  // namespace
 

@@ -52,7 +52,7 @@ void pack(const panel<float, float>& p) {
              __attribute__((always_inline)) { _mm512_mask_storeu_ps(to, lanes16(lanes), x); });
 }
 
-constexpr kernels_f32 table{rows, 32, multiply, pack, pack, 1, 1, 1, true, drain};
+constexpr kernels_f32 table{rows, 32, multiply, pack, pack, 1, 4, 4, 0, true, drain};
 
 }  // namespace
 

@@ -68,7 +68,7 @@ void widen(const panel<float, double>& p) {
       });
 }
 
-constexpr kernels_f64 table{rows, 8, multiply, pack, pack, 1, 1, 1, false, drain};
+constexpr kernels_f64 table{rows, 8, multiply, pack, pack, 1, 8, 8, 0, false, drain};
 // Rnd_b before the conversion to float32: round_to() of rounding.hpp, four at a time.
 __m256d on_grid(__m256d x, int bits) {
   if (bits == 32) return x;

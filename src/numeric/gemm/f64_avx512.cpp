@@ -70,7 +70,7 @@ void widen(const panel<float, double>& p) {
       });
 }
 
-constexpr kernels_f64 table{rows, 16, multiply, pack, pack, 1, 1, 1, false, drain};
+constexpr kernels_f64 table{rows, 16, multiply, pack, pack, 1, 8, 8, 0, false, drain};
 // Rnd_b before the conversion to float32: round_to() of rounding.hpp, eight at a time.
 __m512d on_grid(__m512d x, int bits) {
   if (bits == 32) return x;
@@ -112,7 +112,7 @@ std::int64_t round(const rounding& r, place* doubtful) {
 }
 
 constexpr kernels_widening widening_table{
-    {rows, 16, multiply, widen, widen, 1, 1, 1, true}, round, squares, add_products};
+    {rows, 16, multiply, widen, widen, 1, 8, 8, 0, true}, round, squares, add_products};
 
 }  // namespace
 

@@ -92,8 +92,9 @@ void multiply24(const integer_tile& t) { tiles24.run(t); }
 void multiply16(const integer_tile& t) { tiles16.run(t); }
 
 constexpr kernels_integer table{
-    {2, 16, multiply24, pack_digits<cut_24>, pack_digits<cut_24>, 2, 3, 3},
-    {3, 16, multiply16, pack_digits<cut_16_rows>, pack_digits<cut_16_columns>, 2, 2, 1},
+    {2, 16, multiply24, pack_digits<cut_24>, pack_digits<cut_24>, 2, 6, 6, integer_chunk_24},
+    {3, 16, multiply16, pack_digits<cut_16_rows>, pack_digits<cut_16_columns>, 2, 4, 2,
+     integer_chunk},
     scale_sums,
     largest,
     largest_seen};

@@ -65,8 +65,9 @@ struct integer_table {
   static void multiply24(const integer_tile& t) { tiles24.run(t); }
   static void multiply16(const integer_tile& t) { tiles16.run(t); }
   static constexpr kernels_integer value{
-      {rows24, 32, multiply24, pack_digits<cut_24>, pack_digits<cut_24>, 2, 3, 3},
-      {rows16, 32, multiply16, pack_digits<cut_16_rows>, pack_digits<cut_16_columns>, 2, 2, 1},
+      {rows24, 32, multiply24, pack_digits<cut_24>, pack_digits<cut_24>, 2, 6, 6, integer_chunk_24},
+      {rows16, 32, multiply16, pack_digits<cut_16_rows>, pack_digits<cut_16_columns>, 2, 4, 2,
+       integer_chunk},
       scale_sums,
       largest,
       largest_seen};

@@ -2,6 +2,7 @@
 // Integers in plain loops, not cut into digits.
 #include <algorithm>
 
+#include "numeric/gemm/digits.hpp"
 #include "numeric/gemm/kernels.hpp"
 #include "numeric/gemm/largest.hpp"
 
@@ -10,6 +11,7 @@ namespace {
 
 constexpr int rows = 4;
 constexpr int columns = 32;
+constexpr int bytes = 4;  // of an integer in panels
 
 // An integer of up to 24 bits takes two int16, the low half first.
 std::int32_t joined(const std::int16_t* from) noexcept {
@@ -63,11 +65,12 @@ std::int64_t scale_sums(const scaling& s, place* doubtful) {
   return count;
 }
 
-constexpr kernels_integer table{{rows, columns, multiply, pack<24>, pack<24>, 1, 2, 2},
-                                {rows, columns, multiply, pack<16>, pack<16>, 1, 2, 2},
-                                scale_sums,
-                                largest,
-                                largest_seen};
+constexpr kernels_integer table{
+    {rows, columns, multiply, pack<24>, pack<24>, 1, bytes, bytes, integer_chunk_24},
+    {rows, columns, multiply, pack<16>, pack<16>, 1, bytes, bytes, integer_chunk},
+    scale_sums,
+    largest,
+    largest_seen};
 
 }  // namespace
 

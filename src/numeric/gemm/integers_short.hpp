@@ -19,7 +19,7 @@
 namespace potl::numeric::detail {
 namespace {
 
-inline constexpr int short_rows = 7, short_columns = 32, short_terms = 4, short_words = 2;
+inline constexpr int short_rows = 7, short_columns = 32, short_terms = 4, short_bytes = 4;
 static_assert(integer_chunk * ((1 << 23) - (1 << 14)) < std::int64_t{1} << 31);
 
 enum class short_side { rows, columns };

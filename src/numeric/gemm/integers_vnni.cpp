@@ -33,8 +33,9 @@ constexpr kernels_integer table = [] {
                       pack_short<short_side::rows>,
                       pack_short<short_side::columns>,
                       short_terms,
-                      short_words,
-                      short_words};
+                      short_bytes,
+                      short_bytes,
+                      integer_chunk};
   return all;
 }();
 

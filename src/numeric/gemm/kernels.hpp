@@ -71,11 +71,20 @@ struct kernels {
   void (*multiply)(const tile<Packed, Sum>&) = nullptr;
   void (*pack_rows)(const panel<From, Packed>&) = nullptr;     ///< of A
   void (*pack_columns)(const panel<From, Packed>&) = nullptr;  ///< of B
-  int terms = 1;               ///< k that are packed together: depths are filled up to a multiple
-  int row_words = 1;           ///< Packed per element of A
-  int column_words = 1;        ///< Packed per element of B
+  int terms = 1;  ///< k that are packed together: depths are filled up to a multiple
+  int row_bytes = sizeof(Packed);     ///< of panels, per element of A
+  int column_bytes = sizeof(Packed);  ///< per element of B
+  std::int64_t chunk = 0;             ///< integers: most k of a tile, a multiple of `terms`
   bool packs_several = false;  ///< whether pack_columns takes several panels, of adjacent lanes
   void (*drain)() = nullptr;   ///< after streamed tiles, before others may read C; null: none are
+
+  /// Packed in panels of A and of B, for each k.
+  constexpr std::int64_t row_words() const noexcept {
+    return std::int64_t{rows} * row_bytes / std::int64_t{sizeof(Packed)};
+  }
+  constexpr std::int64_t column_words() const noexcept {
+    return std::int64_t{columns} * column_bytes / std::int64_t{sizeof(Packed)};
+  }
 };
 
 /// y = Rnd_b(x) for an area of sums, and where Rnd_b(x - w) and Rnd_b(x + w) differ in any bit.
@@ -155,7 +164,7 @@ struct kernels_integer {
                        std::int64_t offset_count, std::int64_t count,
                        std::uint32_t* bits) = nullptr;
   /// Faster, for integers of at most 255 * 128; without functions where there is none. Rows,
-  /// columns and the words of rows are those of bits16.
+  /// columns and the bytes of rows are those of bits16.
   kernels_scaled bits16_short{};
 };
 
@@ -167,6 +176,7 @@ const kernels_integer& portable_integer() noexcept;
 const kernels_integer& avx2_integer() noexcept;
 const kernels_integer& avx512_integer() noexcept;
 const kernels_integer& vnni_integer() noexcept;
+const kernels_integer& amx_integer() noexcept;
 #endif
 
 }  // namespace potl::numeric::detail

@@ -68,12 +68,8 @@ class panels {
   }
 
   /// Work space in bytes per element of A and of B, and the packed length of so many k.
-  std::int64_t row_bytes() const noexcept {
-    return p_.body.row_words * std::int64_t{sizeof(Packed)};
-  }
-  std::int64_t column_bytes() const noexcept {
-    return p_.body.column_words * std::int64_t{sizeof(Packed)};
-  }
+  std::int64_t row_bytes() const noexcept { return p_.body.row_bytes; }
+  std::int64_t column_bytes() const noexcept { return p_.body.column_bytes; }
   std::int64_t padded(std::int64_t length) const noexcept {
     return divided_up(length, p_.body.terms) * p_.body.terms;
   }
@@ -82,12 +78,12 @@ class panels {
     return std::min(p_.chunk, depth_ - chunk * p_.chunk);
   }
   std::size_t panel_words(std::int64_t count, std::int64_t length) const noexcept {
-    return static_cast<std::size_t>(count * p_.body.columns * length * p_.body.column_words);
+    return static_cast<std::size_t>(count * length * p_.body.column_words());
   }
 
   /// Packed in a panel of A.
   std::int64_t row_panel_words(std::int64_t length) const noexcept {
-    return p_.body.rows * padded(length) * p_.body.row_words;
+    return padded(length) * p_.body.row_words();
   }
 
   bool must_pack_b() const noexcept {
@@ -113,10 +109,9 @@ class panels {
 
   Packed* packed_panel(const column_block<Packed>& block, std::int64_t c,
                        std::int64_t j) const noexcept {
-    const std::int64_t words = p_.body.columns * p_.body.column_words;
     return block.packed + ((c - block.chunk) * p_.chunk * block.panels +
                            (j - block.panel) * padded(length_of(c))) *
-                              words;
+                              p_.body.column_words();
   }
 
   /// Panels begin ... end of a chunk, as tiles fetch them in advance.
@@ -152,7 +147,8 @@ class panels {
     const std::int64_t length = length_of(chunk);
     const bool adjacent = p_.b.column_stride == 1;
     const std::int64_t together = adjacent && p_.body.packs_several ? last - first : 1;
-    const std::int64_t step = adjacent && together == 1 ? 16 : length;
+    const std::int64_t step =
+        adjacent && together == 1 ? std::max<std::int64_t>(16, p_.body.terms) : length;
     for (std::int64_t k = 0; k < length; k += step) {
       for (std::int64_t j = first; j < last; j += together) {
         const std::int64_t column = j * p_.body.columns;
@@ -163,7 +159,7 @@ class panels {
         part.depth = std::min(step, length - k);
         part.lanes = static_cast<int>(std::min(together * p_.body.columns, block.width - column));
         part.width = p_.body.columns;
-        part.to = packed_panel(block, chunk, j) + k * p_.body.columns * p_.body.column_words;
+        part.to = packed_panel(block, chunk, j) + k * p_.body.column_words();
         if (together > 1) part.next_panel = packed_panel(block, chunk, j + 1) - part.to;
         if (p_.column_scale != nullptr) part.scale = p_.column_scale + block.from + column;
         start_at(chunk * p_.chunk + k, part);
@@ -176,8 +172,9 @@ class panels {
   /// are read for all panels at a time: a few, because those that lie far apart share cache sets.
   void pack_rows(std::int64_t chunk, std::int64_t begin, std::int64_t end, Packed* to) const {
     const std::int64_t length = length_of(chunk);
-    const std::int64_t step = p_.a.row_stride == 1 ? 8 : length;
-    const std::int64_t words = p_.body.rows * p_.body.row_words;
+    const std::int64_t step =
+        p_.a.row_stride == 1 ? std::max<std::int64_t>(8, p_.body.terms) : length;
+    const std::int64_t words = p_.body.row_words();
     for (std::int64_t k = 0; k < length; k += step) {
       for (std::int64_t i = begin; i < end; ++i) {
         const std::int64_t row = first_row(i);

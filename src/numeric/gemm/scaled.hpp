@@ -7,7 +7,6 @@
 #include <span>
 #include <vector>
 
-#include "numeric/gemm/digits.hpp"
 #include "numeric/gemm/kernels.hpp"
 
 namespace potl::numeric::detail {
@@ -17,13 +16,8 @@ constexpr std::int64_t most_terms_of(int bits) noexcept {
   return std::int64_t{1} << (63 - 2 * (bits - 1));
 }
 
-/// The table that runs now.
-const kernels_integer& active_integer();
-
-/// Terms whose products may be added before their sum becomes an int64.
-constexpr std::int64_t chunk_of(int bits) noexcept {
-  return bits == 24 ? integer_chunk_24 : integer_chunk;
-}
+/// The table that runs now, for products of so many terms.
+const kernels_integer& active_integer(std::int64_t terms);
 
 /// Factors to integers of so many bits, q = x * up, and back; 0 and NaN for lines that are not
 /// finite.

@@ -55,7 +55,10 @@ void scale_back(const kernels_integer& body, const scaling& s) {
   }
 }
 
-const kernels_integer& active_integer() {
+// Tiles of AMX take 64 terms at a time: of fewer than these, most would be filled up.
+[[maybe_unused]] constexpr std::int64_t least_of_tiles = 48;
+
+const kernels_integer& active_integer([[maybe_unused]] std::int64_t terms) {
 #if defined(__x86_64__)
   switch (active_isa()) {
     case isa::portable:
@@ -63,6 +66,7 @@ const kernels_integer& active_integer() {
     case isa::avx2: return avx2_integer();
     case isa::avx512: return avx512_integer();
     case isa::vnni: return vnni_integer();
+    case isa::amx: return terms < least_of_tiles ? vnni_integer() : amx_integer();
   }
 #endif
   return portable_integer();
@@ -122,14 +126,14 @@ void scaled_integers(int bits, matrix<const float> a, matrix<const float> b, mat
   if (c.column_stride != 1 && c.row_stride == 1) {
     return scaled_integers(bits, b.transposed(), a.transposed(), c.transposed(), threads);
   }
-  const kernels_integer& body = active_integer();
+  const kernels_integer& body = active_integer(a.columns);
   const scales row = scales_of(body, rows_of(a), bits, threads);
   const scales column = scales_of(body, rows_of(b.transposed()), bits, threads);
   const kernels_scaled& tiles = tiles_of(body, bits, row.are_short && column.are_short);
   const auto multiply = [&](matrix<const float> left, matrix<const float> right,
                             const auto& output) {
     const product<float, std::int16_t, std::int64_t> p{
-        tiles, left, right, chunk_of(bits), nullptr, threads, row.up.data(), column.up.data()};
+        tiles, left, right, tiles.chunk, nullptr, threads, row.up.data(), column.up.data()};
     multiply_blocked(p, output);
   };
   const std::int64_t most_terms = most_terms_of(bits);

@@ -40,7 +40,7 @@ def here() -> dict[str, Any]:
 
 def test_it_names_the_processor_and_its_environment(here: dict[str, Any]) -> None:
     assert here["processor"]
-    assert here["kernels"] in ("portable", "avx2", "avx512", "vnni")
+    assert here["kernels"] in ("portable", "avx2", "avx512", "vnni", "amx")
     assert all(check["ok"] for check in here["environment"])
     assert {row["mode"] for row in here["operators"]} >= {"ord32", "cr32", "log64", "xint24", "any"}
 

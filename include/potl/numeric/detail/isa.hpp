@@ -2,7 +2,7 @@
 // Which of potl's kernels run: the best that the processor has, or fewer by POTL_ISA.
 //
 // Claims: every kernel returns the same bits at every level; levels differ in speed only.
-// `POTL_ISA=portable|neon|avx2|avx512|vnni` caps potl's kernels (not torch's). A level that the
+// `POTL_ISA=portable|neon|avx2|avx512|vnni|amx` caps potl's kernels (not torch's). A level that the
 // processor lacks is never used, whatever the variable says.
 #pragma once
 
@@ -19,6 +19,7 @@ enum class isa {
   avx2,      ///< AVX2, FMA, F16C
   avx512,    ///< AVX-512 F, BW, DQ, VL
   vnni,      ///< and VNNI, IFMA
+  amx,       ///< and AMX for int8, which the operating system has granted
 };
 
 const char* to_string(isa level) noexcept;
