@@ -80,6 +80,7 @@ TEST_CASE("a steady part stands among the tensors, and counts once in its group"
   const auto groups =
       compare_states(one.root({0, 0}), one.root({4, 3}), one.root({1, 1}), {}, steady);
   CHECK(groups[0].l2 == Approx(std::hypot(3, 2)));
+  CHECK(groups[0].worst_tensor == "model/parameters/w");
   CHECK(groups[0].count == 2);
   REQUIRE(groups[0].tensors.size() == 2);
   const tensor_distance& part = groups[0].tensors[1];
