@@ -137,7 +137,7 @@ class Gate:
             if scope["type"] == "lifespan":
                 await self._inner(scope, receive, send)
             return
-        begun = is_cut = False
+        begun = is_cut = has_place = False
         address = address_of(scope.get("client"))
 
         async def sent(message: Message) -> None:
@@ -147,7 +147,11 @@ class Gate:
             if message["type"] == "http.response.start":
                 begun = True
                 message["headers"] = [*message.get("headers", []), *self._headers]
-            await self._cuttable(send(message), address, self._limits.stall_seconds)
+            transfer, seconds = send(message), self._limits.stall_seconds
+            if has_place:
+                await self._cuttable(transfer, address, seconds)
+            else:  # a refusal, whose end would make no room
+                await asyncio.wait_for(transfer, seconds)
 
         is_whole = False
 
@@ -176,6 +180,7 @@ class Gate:
             await refuse(sent, 503, "too many requests at a time", (b"retry-after", b"1"))
         else:
             self._running[address] += 1
+            has_place = True
             left = partial(self._left, address)
             try:
                 await asyncio.wait_for(
