@@ -175,7 +175,8 @@ class Http:
             cookies=CookieJar(DefaultCookiePolicy(allowed_domains=())),
             timeout=self._timeout,
             follow_redirects=False,
-            limits=self._httpx.Limits(max_connections=1),
+            # None is kept: what a server or proxy says too much would be the next answer.
+            limits=self._httpx.Limits(max_connections=1, max_keepalive_connections=0),
         )
 
     async def _end(self) -> None:

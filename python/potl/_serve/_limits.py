@@ -39,8 +39,8 @@ class ServeLimits:
         requests: Requests that are answered at a time, of one address an eighth less; others are
             told to come back (503), unless a client has yet to take what was sent, or to send
             the rest of its request: then the one that has done so longest is cut, of the address
-            that has most. Those that wait for news are not counted; of more of them the oldest are
-            answered at once.
+            that has most. Those that wait are not counted; of more of them the oldest are answered
+            at once, of the address that has most.
         openings: Chunks and trees that are opened at a time: each reads and hashes a tensor.
         stall_seconds: How long a client may take for the next 64 KiB, or for sending its request.
         request_seconds: How long one request may take.
@@ -59,23 +59,24 @@ _LEAVE = "potl.leave"
 class Waits:
     """Requests that wait for news. They hold no place of those that are answered at a time, so that
     nobody keeps others out by waiting; of more than so many the one that has waited longest is
-    answered at once.
+    answered at once, of the address that has most.
     """
 
     def __init__(self, most: int) -> None:
         self._most = most
-        self._all: dict[asyncio.Event, None] = {}  # the longest first
+        self._all: dict[asyncio.Event, str] = {}  # the longest first, and their addresses
 
     @contextlib.contextmanager
     def one(self, scope: Message) -> Iterator[asyncio.Event]:
         """While a request waits. The event is set when it has to be answered."""
         leave = scope.get(_LEAVE, contextlib.nullcontext)
         enough = asyncio.Event()
-        if len(self._all) >= self._most:
-            longest = next(iter(self._all))
+        self._all[enough] = address_of(scope.get("client"))
+        if len(self._all) > self._most:
+            held = Counter(self._all.values())
+            longest = max(self._all, key=lambda one: held[self._all[one]])
             del self._all[longest]
             longest.set()
-        self._all[enough] = None
         try:
             with leave():
                 yield enough
@@ -137,7 +138,7 @@ class Gate:
             if scope["type"] == "lifespan":
                 await self._inner(scope, receive, send)
             return
-        begun = is_cut = False
+        begun = is_cut = has_place = False
         address = address_of(scope.get("client"))
 
         async def sent(message: Message) -> None:
@@ -147,7 +148,11 @@ class Gate:
             if message["type"] == "http.response.start":
                 begun = True
                 message["headers"] = [*message.get("headers", []), *self._headers]
-            await self._cuttable(send(message), address, self._limits.stall_seconds)
+            transfer, seconds = send(message), self._limits.stall_seconds
+            if has_place:
+                await self._cuttable(transfer, address, seconds)
+            else:  # a refusal, whose end would make no room
+                await asyncio.wait_for(transfer, seconds)
 
         is_whole = False
 
@@ -175,6 +180,7 @@ class Gate:
         elif not self._has_room(address):
             await refuse(sent, 503, "too many requests at a time", (b"retry-after", b"1"))
         else:
+            has_place = True
             self._running[address] += 1
             left = partial(self._left, address)
             try:

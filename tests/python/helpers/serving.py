@@ -123,28 +123,35 @@ def served(run: Path, *options: str | Path) -> Iterator[str]:
 
 class _Handler(socketserver.StreamRequestHandler):
     def handle(self) -> None:
+        with contextlib.suppress(OSError):
+            while self._answered():
+                pass
+
+    def _answered(self) -> bool:
+        """Whether it was asked for something, and may be for something else."""
         proxy = self.server
         assert isinstance(proxy, Proxy)
-        with contextlib.suppress(OSError):
-            first = self.rfile.readline().decode("latin-1").split()
-            headers = http.client.parse_headers(self.rfile)
-            if not first:
-                return
-            upstream = http.client.HTTPConnection(proxy.upstream)
-            kept = {k: v for k, v in headers.items() if k.lower() not in ("host", "connection")}
-            if not first[1].startswith(proxy.below):
-                return
-            upstream.request(first[0], first[1][len(proxy.below) :], headers=kept)
-            answer = upstream.getresponse()
-            body = answer.read()
-            upstream.close()
-            lines = [f"HTTP/1.1 {answer.status} {answer.reason}"]
-            lines += [f"{name}: {value}" for name, value in answer.getheaders()]
-            raw = "\r\n".join([*lines, "Connection: close", "", ""]).encode("latin-1") + body
-            for piece in proxy.change(first[1], raw):
-                # Before a client has it, which may look at the counts at once.
-                proxy.count(first[1], len(piece))
-                self.connection.sendall(piece)
+        first = self.rfile.readline().decode("latin-1").split()
+        headers = http.client.parse_headers(self.rfile)
+        if not first:
+            return False
+        upstream = http.client.HTTPConnection(proxy.upstream)
+        kept = {k: v for k, v in headers.items() if k.lower() not in ("host", "connection")}
+        if not first[1].startswith(proxy.below):
+            return False
+        upstream.request(first[0], first[1][len(proxy.below) :], headers=kept)
+        answer = upstream.getresponse()
+        body = answer.read()
+        upstream.close()
+        lines = [f"HTTP/1.1 {answer.status} {answer.reason}"]
+        lines += [f"{name}: {value}" for name, value in answer.getheaders()]
+        lines += [] if proxy.keeps else ["Connection: close"]
+        raw = "\r\n".join([*lines, "", ""]).encode("latin-1") + body
+        for piece in proxy.change(first[1], raw):
+            # Before a client has it, which may look at the counts at once.
+            proxy.count(first[1], len(piece))
+            self.connection.sendall(piece)
+        return proxy.keeps
 
 
 class Proxy(socketserver.ThreadingTCPServer):
@@ -160,6 +167,7 @@ class Proxy(socketserver.ThreadingTCPServer):
         self.asked: list[str] = []
         self.sent: dict[str, int] = {}
         self.below = ""  # the path of the server's root here
+        self.keeps = False  # connections, for further requests
         self._counting = threading.Lock()
         self.url = f"http://127.0.0.1:{self.server_address[1]}"
         self._thread = threading.Thread(target=lambda: self.serve_forever(0.01), daemon=True)

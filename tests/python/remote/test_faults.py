@@ -176,6 +176,25 @@ def test_a_fault_gives_no_verdict(
     assert where == STATE
 
 
+@pytest.mark.parametrize("late", [False, True])
+def test_what_comes_behind_an_answer_is_not_the_next_one(
+    recorded: Recorded, url: str, late: bool
+) -> None:
+    """Two states have one size, and the wrong one would reject the run."""
+
+    def change(path: str, raw: bytes) -> Iterator[bytes]:
+        again = raw if path.startswith(STATE) else b""
+        yield raw if late else raw + again
+        if late:
+            time.sleep(0.02)
+            yield again
+
+    with proxied(url, change) as proxy:
+        proxy.keeps = True
+        report = recorded.verify(proxy.url)
+    assert report.verdict == "accepted", report.sentence
+
+
 @pytest.mark.parametrize("where", [LISTING, LOG, STATE])
 def test_redirections_are_not_followed(recorded: Recorded, url: str, where: str) -> None:
     """Not even to where the run is."""

@@ -252,6 +252,19 @@ def test_more_requests_than_are_answered_at_a_time_are_told_to_come_back() -> No
     assert asyncio.run(go()) == [503, *([404] * (REQUESTS + 1))]
 
 
+def test_of_many_that_ask_in_one_moment_no_more_are_answered() -> None:
+    """Who is told to come back has no place that another could take."""
+
+    async def go() -> list[int]:
+        clients = Clients()
+        running = await clients.begin("a", count=4 * REQUESTS)
+        clients.done.set()
+        await asyncio.gather(*running)
+        return clients.answers
+
+    assert sorted(asyncio.run(go())) == [*([404] * OF_ONE), *([503] * (4 * REQUESTS - OF_ONE))]
+
+
 @pytest.mark.parametrize(
     ("many", "other"),
     [

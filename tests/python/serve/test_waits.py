@@ -121,16 +121,17 @@ def test_polls_of_a_dispute_keep_the_other_party_from_nothing(case: Case, tmp_pa
         async with waiting([room.lines(1, WAIT) for _ in range(REQUESTS)]) as polls:
             assert not any(one.done() for one in polls)
             assert (await at_once(room.lines())).text == text
-            # One more wait: who has waited longest has an answer, and asks again.
+            # One more wait: who has waited longest, of its address, has an answer, and asks again.
             async with waiting([room.lines(1, WAIT)]) as more:
-                assert (await at_once(polls[0])).text == ""
-                assert not any(one.done() for one in [*polls[1:], *more])
+                longest = polls.pop(1)
+                assert (await at_once(longest)).text == ""
+                assert not any(one.done() for one in [*polls, *more])
                 path = f"{DISPUTES}/{room.name}/messages"
                 message = (seat.message() or "").encode()
                 assert (await at_once(room.client.post(path, content=message))).json() == {
                     "lines": 2
                 }
-                for one in [*polls[1:], *more]:
+                for one in [*polls, *more]:
                     assert (await at_once(one)).text.count("\n") == 1
 
     within(case, tmp_path / "lines", test)
@@ -209,33 +210,53 @@ class Opening:
         raise MissingError("there is no such record", "")
 
 
+TREE = "/v1/checkpoints/4/0/tree"
+
+
+@contextlib.asynccontextmanager
+async def asking_for_trees(most: int) -> AsyncIterator[tuple[Opening, list[httpx.AsyncClient]]]:
+    """Three addresses."""
+    run: Any = Opening()
+    app: Any = served(run, token=None, limits=ServeLimits(requests=most))
+    async with contextlib.AsyncExitStack() as stack:
+        transports = [httpx.ASGITransport(app=app, client=(one, 1)) for one in "abc"]
+        clients = [
+            httpx.AsyncClient(transport=one, base_url="http://x", timeout=60) for one in transports
+        ]
+        yield run, [await stack.enter_async_context(one) for one in clients]
+
+
 def test_who_waits_for_a_tree_keeps_out_nobody_who_asks_for_something_else() -> None:
     most = 8
 
     async def go() -> None:
-        run: Any = Opening()
-        app: Any = served(run, token=None, limits=ServeLimits(requests=most))
-        async with contextlib.AsyncExitStack() as stack:
-            a, b, c = [
-                await stack.enter_async_context(
-                    httpx.AsyncClient(
-                        transport=httpx.ASGITransport(app=app, client=(one, 1)),
-                        base_url="http://x",
-                        timeout=60,
-                    )
-                )
-                for one in "abc"
-            ]
+        async with (
+            asking_for_trees(most) as (run, [a, b, c]),
+            contextlib.AsyncExitStack() as held,
+        ):
             # Two are opened, as many as may wait do so, and one more is too many.
-            async with contextlib.AsyncExitStack() as held:
-                tasks = []
-                for number in range(most + 3):
-                    tree = [a, b][number % 2].get("/v1/checkpoints/4/0/tree")
-                    tasks += await held.enter_async_context(waiting([tree]))
-                answer = await asyncio.wait_for(c.get("/v1/records/0"), AT_ONCE)
-                assert answer.status_code == 404
-                run.is_done.set()
-                found = [(await one).status_code for one in tasks]
-            assert found == [200, 200, 503, *([200] * most)]
+            tasks = []
+            for number in range(most + 3):
+                tasks += await held.enter_async_context(waiting([[a, b][number % 2].get(TREE)]))
+            answer = await asyncio.wait_for(c.get("/v1/records/0"), AT_ONCE)
+            assert answer.status_code == 404
+            run.is_done.set()
+            found = [(await one).status_code for one in tasks]
+        assert found == [200, 200, 503, *([200] * most)]
 
     asyncio.run(go())
+
+
+def test_who_asks_for_many_trees_takes_nobody_elses_turn() -> None:
+    most = 8
+
+    async def go() -> int:
+        async with (
+            asking_for_trees(most) as (run, [a, _, c]),
+            waiting([a.get(TREE), a.get(TREE), c.get(TREE)]) as first,
+            waiting([a.get(TREE) for _ in range(2 * most)]),
+        ):
+            run.is_done.set()
+            return (await asyncio.wait_for(first[2], AT_ONCE)).status_code
+
+    assert asyncio.run(go()) == 200
