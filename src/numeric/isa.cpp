@@ -8,10 +8,6 @@
 #if defined(__x86_64__)
 #include <cpuid.h>
 #endif
-#if defined(__x86_64__) && defined(__linux__)
-#include <sys/syscall.h>
-#include <unistd.h>
-#endif
 
 #include <potl/core/error.hpp>
 #include <potl/numeric/detail/isa.hpp>
@@ -23,6 +19,21 @@ constexpr std::array levels{isa::portable, isa::neon, isa::avx2, isa::avx512, is
 constexpr int unset = -1;
 std::atomic<int> active{unset};
 
+#if defined(__x86_64__)
+// Whether the processor has tiles, and the operating system can keep them for a process.
+bool has_tiles() noexcept {
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  constexpr unsigned saves_states = 1U << 27, tiles = 1U << 24, of_int8 = 1U << 25;
+  constexpr unsigned states = 3U << 17;  // of tiles: their shapes and their contents
+  if (__get_cpuid(1, &a, &b, &c, &d) == 0 || (c & saves_states) == 0) return false;
+  unsigned saved = 0, upper = 0;
+  __asm__ volatile("xgetbv" : "=a"(saved), "=d"(upper) : "c"(0));
+  if ((saved & states) != states) return false;
+  if (__get_cpuid_count(7, 0, &a, &b, &c, &d) == 0) return false;
+  return (d & tiles) != 0 && (d & of_int8) != 0;
+}
+#endif
+
 isa ask_processor() noexcept {
 #if defined(__x86_64__)
   __builtin_cpu_init();
@@ -33,7 +44,7 @@ isa ask_processor() noexcept {
     return isa::avx2;
   if (!(__builtin_cpu_supports("avx512vnni") && __builtin_cpu_supports("avx512ifma")))
     return isa::avx512;
-  return isa::vnni;
+  return has_tiles() ? isa::amx : isa::vnni;
 #elif defined(__aarch64__)
   return isa::neon;
 #else
@@ -41,40 +52,10 @@ isa ask_processor() noexcept {
 #endif
 }
 
-// Whether the processor has tiles, and the operating system keeps them for this process. Linux
-// keeps them from the moment that a process asks for them, in all its threads; it refuses where a
-// thread handles signals on a stack that has no room for them.
-bool ask_for_tiles() noexcept {
-#if defined(__x86_64__) && defined(__linux__)
-  unsigned a = 0, b = 0, c = 0, d = 0;
-  constexpr unsigned saves_states = 1U << 27, tiles = 1U << 24, of_int8 = 1U << 25;
-  constexpr unsigned states = 3U << 17;  // of tiles: their shapes and their contents
-  if (__get_cpuid(1, &a, &b, &c, &d) == 0 || (c & saves_states) == 0) return false;
-  unsigned saved = 0, upper = 0;
-  __asm__ volatile("xgetbv" : "=a"(saved), "=d"(upper) : "c"(0));
-  if ((saved & states) != states) return false;
-  if (__get_cpuid_count(7, 0, &a, &b, &c, &d) == 0) return false;
-  if ((d & tiles) == 0 || (d & of_int8) == 0) return false;
-  constexpr long get_permissions = 0x1022, ask_permission = 0x1023, contents = 18;
-  unsigned long granted = 0;
-  return syscall(SYS_arch_prctl, ask_permission, contents) == 0 &&
-         syscall(SYS_arch_prctl, get_permissions, &granted) == 0 && (granted >> contents & 1) != 0;
-#else
-  return false;
-#endif
-}
-
-// All but tiles.
-isa instructions() noexcept {
-  static const isa level = ask_processor();
-  return level;
-}
-
 // The next level below that this processor has, or this one.
 isa capped_by_processor(isa level) noexcept {
-  if (level == isa::neon && instructions() != isa::neon) return isa::portable;
-  // A lower cap asks for nothing.
-  return level == isa::amx ? processor_isa() : std::min(level, instructions());
+  if (level == isa::neon && processor_isa() != isa::neon) return isa::portable;
+  return std::min(level, processor_isa());
 }
 
 isa from_environment() {
@@ -108,8 +89,7 @@ std::optional<isa> isa_from(std::string_view name) noexcept {
 }
 
 isa processor_isa() noexcept {
-  static const isa level =
-      instructions() == isa::vnni && ask_for_tiles() ? isa::amx : instructions();
+  static const isa level = ask_processor();
   return level;
 }
 

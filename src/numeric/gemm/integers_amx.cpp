@@ -246,8 +246,10 @@ void pack_bytes(const panel<float, std::int16_t>& p) {
         alignas(64) float of_lane[side];
         _mm512_store_ps(of_lane, exponent);
         const auto runs = [&](int first) {
-          return p.order == nullptr ? place_runs(terms - first, k + first, 1)
-                                    : place_runs(terms - first, p.order + k + first);
+          // Where no terms are left, there is no place to read.
+          return p.order == nullptr || first >= terms
+                     ? place_runs(terms - first, k + first, 1)
+                     : place_runs(terms - first, p.order + k + first);
         };
         const place_runs of_terms[4] = {runs(0), runs(16), runs(32), runs(48)};
         const auto load = [&](int i, __m512i(&q)[4]) __attribute__((always_inline)) {

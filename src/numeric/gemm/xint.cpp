@@ -5,6 +5,11 @@
 #include <limits>
 #include <memory>
 
+#if defined(__x86_64__) && defined(__linux__)
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
+
 #include "numeric/gemm/blocked.hpp"
 #include "numeric/gemm/modes.hpp"
 #include "numeric/gemm/pieces.hpp"
@@ -58,6 +63,23 @@ void scale_back(const kernels_integer& body, const scaling& s) {
 // Tiles of AMX take 64 terms at a time: of fewer than these, most would be filled up.
 [[maybe_unused]] constexpr std::int64_t least_of_tiles = 48;
 
+// Whether the operating system keeps tiles for this process. Linux keeps them from the moment that
+// a process asks for them, in all its threads; it refuses where a thread handles signals on a stack
+// that has no room for them, and sets no such stack afterwards. Who needs no tiles does not ask.
+[[maybe_unused]] static bool tiles_are_granted() noexcept {
+#if defined(__x86_64__) && defined(__linux__)
+  static const bool granted = [] {
+    constexpr long get_permissions = 0x1022, ask_permission = 0x1023, contents = 18;
+    unsigned long all = 0;
+    return syscall(SYS_arch_prctl, ask_permission, contents) == 0 &&
+           syscall(SYS_arch_prctl, get_permissions, &all) == 0 && (all >> contents & 1) != 0;
+  }();
+  return granted;
+#else
+  return false;
+#endif
+}
+
 const kernels_integer& active_integer([[maybe_unused]] std::int64_t terms) {
 #if defined(__x86_64__)
   switch (active_isa()) {
@@ -66,7 +88,8 @@ const kernels_integer& active_integer([[maybe_unused]] std::int64_t terms) {
     case isa::avx2: return avx2_integer();
     case isa::avx512: return avx512_integer();
     case isa::vnni: return vnni_integer();
-    case isa::amx: return terms < least_of_tiles ? vnni_integer() : amx_integer();
+    case isa::amx:
+      return terms >= least_of_tiles && tiles_are_granted() ? amx_integer() : vnni_integer();
   }
 #endif
   return portable_integer();

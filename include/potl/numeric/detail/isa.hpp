@@ -19,7 +19,7 @@ enum class isa {
   avx2,      ///< AVX2, FMA, F16C
   avx512,    ///< AVX-512 F, BW, DQ, VL
   vnni,      ///< and VNNI, IFMA
-  amx,       ///< and AMX for int8, which the operating system has granted
+  amx,       ///< and AMX for int8, where the operating system grants it
 };
 
 const char* to_string(isa level) noexcept;
