@@ -253,9 +253,11 @@ def test_who_asks_for_many_trees_takes_nobody_elses_turn() -> None:
     async def go() -> int:
         async with (
             asking_for_trees(most) as (run, [a, _, c]),
-            waiting([a.get(TREE), a.get(TREE), c.get(TREE)]) as first,
-            waiting([a.get(TREE) for _ in range(2 * most)]),
+            contextlib.AsyncExitStack() as held,
         ):
+            first = await held.enter_async_context(waiting([a.get(TREE), a.get(TREE), c.get(TREE)]))
+            for _ in range(most):  # of one moment, fewer have a place
+                await held.enter_async_context(waiting([a.get(TREE), a.get(TREE)]))
             run.is_done.set()
             return (await asyncio.wait_for(first[2], AT_ONCE)).status_code
 
