@@ -2,9 +2,9 @@
 // Elements that are no noise in a tensor of which others are.
 #include "catch.hpp"
 
+#include <algorithm>
 #include <cmath>
-#include <deque>
-#include <utility>
+#include <cstddef>
 #include <vector>
 
 #include <potl/checks/detail/state_distance.hpp>
@@ -28,11 +28,10 @@ struct scene {
   }
   /// Repeats of a replay from zeros, the last of which shows no tensors.
   std::vector<still_elements> steady(const floats& replayed, const std::vector<floats>& repeats) {
-    std::deque<tree::value> roots;
-    std::vector<steady_repeat> ends;
-    for (const floats& one : repeats) ends.push_back({&roots.emplace_back(root(one)), true});
-    ends.back().shows_tensors = false;
-    return steady_elements(root(floats(replayed.size())), root(replayed), ends, 0.1);
+    const tree::value start = root(floats(replayed.size())), end = root(replayed);
+    steady_search search(start, end, 0.1);
+    for (const floats& one : repeats) search.see(root(one), &one != &repeats.back());
+    return search.found();
   }
 };
 
@@ -59,12 +58,24 @@ TEST_CASE("a tensor that is not noise as a whole has no steady part") {
 TEST_CASE("a few elements come out alike by chance") {
   scene one;
   CHECK(one.steady({1, 1, 1, 1}, {{1, 1, 1, -1}, {1, 1, 1, 1}}).empty());
-  for (const std::size_t size : {15U, 16U}) {
-    CAPTURE(size);
-    floats other(size, -1);
-    for (std::size_t i = 0; i < 4; ++i) other[i] = 1;
-    CHECK(one.steady(floats(size, 1), {other, other}).empty() == (size == 16));
+  // The values of a bias that many more keys share.
+  floats other(60, -1);
+  for (const std::size_t steady : {10U, 11U}) {
+    CAPTURE(steady);
+    std::fill(other.begin(), other.begin() + static_cast<std::ptrdiff_t>(steady), 1.0F);
+    CHECK(one.steady(floats(60, 1), {other, other}).empty() == (steady == 10));
   }
+}
+
+TEST_CASE("a tensor of many blocks is seen whole, and one that a repeat lacks not at all") {
+  scene one;
+  floats other(3000, 1);
+  other[1500] = other[2999] = -40;
+  const auto found = one.steady(floats(3000, 1), {other, other});
+  REQUIRE(found.size() == 1);
+  CHECK(std::count(found[0].mask.begin(), found[0].mask.end(), 1) == 2998);
+  CHECK((found[0].mask[1500] == 0 && found[0].mask[2999] == 0));
+  CHECK(one.steady(floats(3000, 1), {other, other, floats(2, 1)}).empty());
 }
 
 TEST_CASE("what is not a number is not steady") {

@@ -4,11 +4,14 @@
 // Claims: nothing. A bias of queries, keys and values has gradients that are rounding errors for
 // the keys alone: what excuses these must not excuse the values.
 // Assumes repeats of the first segment, which starts where the prover has no say.
-// Cost: one pass over the tensors for each repeat.
+// Cost: one pass over the tensors for each repeat; a byte for each of their elements.
 // Cannot detect: elements that are noise in the first segment only.
 #pragma once
 
-#include <span>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <string>
 #include <vector>
 
 #include <potl/checks/request.hpp>
@@ -16,18 +19,39 @@
 
 namespace potl::checks {
 
-/// One honest repeat of a segment.
-struct steady_repeat {
-  const transcript::state_value* end = nullptr;
-  /// Whether it shows which tensors are noise, and not only, with larger errors, which elements.
-  bool shows_tensors = true;
-};
+/// Sees honest repeats of a segment one by one, so that only one is held.
+class steady_search {
+ public:
+  /// Both states are kept by whoever searches.
+  steady_search(const transcript::state_value& start, const transcript::state_value& replayed,
+                double cap);
 
-/// Of each tensor that a repeat moves by more than `cap` of its update: the elements that every
-/// repeat moves by at most `cap` of theirs. Nothing of a tensor of which they are a quarter or
-/// less, or fewer than four: so many come out alike by chance.
-std::vector<still_elements> steady_elements(const transcript::state_value& start,
-                                            const transcript::state_value& replayed,
-                                            std::span<const steady_repeat> repeats, double cap);
+  /// Takes in one repeat. `shows_tensors`: whether it shows which tensors are noise, and not only,
+  /// with larger errors, which elements.
+  void see(const transcript::state_value& repeat, bool shows_tensors);
+
+  /// Of each tensor that a repeat moves by more than `cap` of its update: the elements that every
+  /// repeat moves by at most `cap` of theirs. Nothing of a tensor of which they are three or fewer
+  /// beside an eighth of what moved: so many come out alike by chance.
+  std::vector<still_elements> found() const;
+
+ private:
+  struct seen_tensor {
+    std::vector<std::uint8_t> mask;
+    std::size_t moved = 0;
+    bool noisy = false;
+  };
+
+  void walk(const transcript::state_value* start, const transcript::state_value& replayed,
+            const transcript::state_value* repeat, const std::string& path);
+  void take(const transcript::state_tensor* start, const transcript::state_tensor& replayed,
+            const transcript::state_tensor* repeat, seen_tensor& of) const;
+
+  const transcript::state_value& start_;
+  const transcript::state_value& replayed_;
+  double cap_;
+  bool shows_tensors_ = true;
+  std::map<std::string, seen_tensor> tensors_;
+};
 
 }  // namespace potl::checks
