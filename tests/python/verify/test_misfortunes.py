@@ -210,6 +210,8 @@ def test_a_state_that_is_none_of_the_tasks_ends_the_request(
 class Stock:
     """A run in stock arithmetic, whose segment of steps 5 to 8 ends elsewhere here."""
 
+    off = 1e-5
+
     @pytest.fixture
     def driven(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Driven]:
         scene = Scene(tmp_path, tasks.plain, checkpoint_every=4, arithmetic="stock")
@@ -221,7 +223,7 @@ class Stock:
                 done = step(number)
                 with potl.deterministic():
                     for parameter in session.task.model.parameters():
-                        parameter.data += 1e-3
+                        parameter.data += self.off
                 return done
 
             monkeypatch.setattr(driven.work, "run_step", elsewhere)
@@ -291,6 +293,31 @@ def test_steps_are_taken_until_rates_below_zero_are_no_longer_low(
         monkeypatch.setattr(driven.work, "run_step", counted)
         driven.answer(_core.SegmentRequest(start=START, end=END, noise_if_equal=True))
         assert taken == [*range(START + 1, END + 1), END + 1, END + 2]
+
+
+class TestFar(Stock):
+    off = 1e-3
+
+    def test_the_first_segment_is_repeated_once_where_only_noise_could_excuse(
+        self, driven: Driven
+    ) -> None:
+        for _ in range(2):
+            assert driven.answer(REQUESTS["segment"]).status == "ok"
+        assert driven.work.perturbed == [1, 2] * 3  # of both requests, and of steps 1 to 4
+
+    def test_a_failure_of_the_first_segment_accuses_no_other(
+        self, driven: Driven, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        step = driven.work.run_step
+
+        def refuse(number: int) -> Any:
+            if number <= START:
+                raise ValueError("no such operator")
+            return step(number)
+
+        monkeypatch.setattr(driven.work, "run_step", refuse)
+        answer = driven.answer(REQUESTS["segment"])
+        assert answer.status == "verifier_error"
 
 
 class TestStock(Stock):
