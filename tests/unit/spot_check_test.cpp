@@ -249,33 +249,46 @@ TEST_CASE("what honest rounding may do at a place is doubtful and not false", "[
 }
 
 TEST_CASE("a direction that other arithmetic has as well is doubtful", "[spot_check]") {
-  /// A trusted side whose last way of computing always rounds to the same side.
+  /// A trusted side whose last way of computing rounds to the same side in some steps.
   class coarse final : public tiny_gradients {
    public:
-    coarse(std::uint64_t steps, float off) : tiny_gradients(steps), off_(off) {}
+    coarse(std::uint64_t steps, float off, std::function<bool(std::uint64_t)> in)
+        : tiny_gradients(steps), off_(off), in_(std::move(in)) {}
     double gradient(std::uint64_t step, bytes_view weights, std::uint64_t way,
                     std::span<float> out) override {
       const double loss = tiny_gradients::gradient(step, weights, way, out);
-      if (way == spot_check_ways) out[2] += off_;
+      if (way == spot_check_ways && in_(step)) out[2] += off_;
       return loss;
     }
 
    private:
     float off_;
+    std::function<bool(std::uint64_t)> in_;
   };
-  // With the second, a worker that computed so would not have passed its checks.
-  const auto [off, end] =
-      GENERATE(std::pair(4e-4F, spot_check_end::doubtful), std::pair(1e-2F, spot_check_end::caught),
-               std::pair(1e-4F, spot_check_end::caught));
-  spot_check_options options = test::tiny_options(400, 0.5);
+  spot_check_options options = test::tiny_options(400, 1.0);
   options.tolerance = 1e-3;
-  tiny_gradients honest(400);
-  tampering worker(honest, [](std::uint64_t, std::span<float> g) { g[2] += 6e-4F; });
-  coarse own(400, off);
-  spot_check_sgd training = test::tiny_training(400);
-  auto [left, right] = spot_check_socket::pair();
-  test::serving serving(std::move(right), key, worker);
-  CHECK(guard(std::move(left), key, job, training, own, options).end == end);
+  const auto found = [&](float off, std::function<bool(std::uint64_t)> in) {
+    tiny_gradients honest(400);
+    tampering worker(honest, [](std::uint64_t, std::span<float> g) { g[2] += 6e-4F; });
+    coarse own(400, off, std::move(in));
+    spot_check_sgd training = test::tiny_training(400);
+    auto [left, right] = spot_check_socket::pair();
+    test::serving serving(std::move(right), key, worker);
+    return guard(std::move(left), key, job, training, own, options);
+  };
+  const auto always = [](std::uint64_t) { return true; };
+  CHECK(found(4e-4F, always).end == spot_check_end::doubtful);
+  CHECK(found(1e-4F, always).end == spot_check_end::caught);
+  // A worker that computed so would not have passed its checks.
+  CHECK(found(1e-2F, always).end == spot_check_end::caught);
+
+  const std::uint64_t alarm = found(0, always).step;
+  CHECK(found(4e-4F, [=](std::uint64_t step) { return step == alarm; }).end ==
+        spot_check_end::caught);
+  CHECK(found(4e-4F, [=](std::uint64_t step) { return step < alarm; }).end ==
+        spot_check_end::doubtful);
+  CHECK(found(4e-4F, [=](std::uint64_t step) { return step < alarm / 2; }).end ==
+        spot_check_end::caught);
 }
 
 TEST_CASE("a trusted side that fails, or computes twice with two results, accuses nobody",

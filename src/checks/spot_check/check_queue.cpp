@@ -5,6 +5,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 
@@ -21,6 +22,8 @@ constexpr double margin = 8;
 // The same of what differences have in common: four times the noise of a tolerance that is 32 times
 // as large is the share of it that every direction has to exceed.
 constexpr double direction_margin = 4;
+// Of how many suspected steps, the last ones, the median noise counts.
+constexpr std::size_t direction_looks = 5;
 
 // Checks take the processors when nothing else does: a worker on this machine, or the update, would
 // wait for them otherwise, and nobody waits for a check before `lag` is reached.
@@ -159,31 +162,38 @@ std::optional<failed_check> check_queue::judge(const drawn_report& one) {
   }
   if (options_.tolerance == 0) return std::nullopt;
   direction_.add(one.gradient, own_);
-  if (!direction_.alarm() || !rule_enabled("spot_check.direction")) return std::nullopt;
+  if (!direction_.suspected() || !rule_enabled("spot_check.direction")) return std::nullopt;
   return look_at_direction(one);
 }
 
-failed_check check_queue::look_at_direction(const drawn_report& one) {
-  const std::string reason = "the gradients of " + text(direction_.count()) +
-                             " checked steps deviate in one direction, by " +
-                             text(direction_.bias()) + " each";
-  // Rounding is the same from step to step where weights hardly move. A way that is further off
-  // than two tolerances, of which a worker has one, is not the one that this worker computes in.
+std::optional<failed_check> check_queue::look_at_direction(const drawn_report& one) {
+  // A way that is further off than two tolerances, of which a worker has one, is not the one that
+  // this worker computes in.
   double noise = 0;
   for (std::uint64_t way = 1; way <= spot_check_ways; ++way) {
     compute(one, way, other_);
     const double distance = compare_gradients(other_, own_, tensors_, options_.clip).distance;
     if (distance <= 2 * options_.tolerance) noise = std::max(noise, distance);
   }
-  if (direction_.bias() <= direction_margin * noise) {
+  if (noises_.size() == direction_looks) noises_.pop_front();
+  noises_.push_back(noise);
+  if (!direction_.alarm()) return std::nullopt;
+  const std::string reason = "the gradients of " + text(direction_.count()) +
+                             " checked steps deviate in one direction, by " +
+                             text(direction_.bias()) + " each";
+  // Rounding is the same from step to step where weights hardly move. A tie, which other arithmetic
+  // decides otherwise, makes much of it in one step alone, and explains nothing.
+  std::vector<double> ordered(noises_.begin(), noises_.end());
+  std::ranges::sort(ordered);
+  if (direction_.bias() <= direction_margin * ordered[ordered.size() / 2]) {
     return doubtful(one.step, reason + ", but rounding may do that there");
   }
-  return {spot_check_end::caught,
-          one.step,
-          reason,
-          "",
-          direction_.evidence(),
-          residual_direction::evidence_needed()};
+  return failed_check{spot_check_end::caught,
+                      one.step,
+                      reason,
+                      "",
+                      direction_.evidence(),
+                      residual_direction::evidence_needed()};
 }
 
 std::optional<failed_check> check_queue::look_again(const drawn_report& one,

@@ -66,7 +66,7 @@ class check_queue {
   void check(const segment& one);
   std::optional<failed_check> judge(const drawn_report& one);
   std::optional<failed_check> look_again(const drawn_report& one, const gradient_distance& found);
-  failed_check look_at_direction(const drawn_report& one);
+  std::optional<failed_check> look_at_direction(const drawn_report& one);
   double compute(const drawn_report& one, std::uint64_t way, std::vector<float>& out);
 
   gradient_source& checker_;
@@ -74,6 +74,7 @@ class check_queue {
   const std::vector<spot_check_tensor> tensors_;
   residual_direction direction_;
   std::vector<float> own_, other_;
+  std::deque<double> noises_;  // of the last suspected steps
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;

@@ -60,11 +60,15 @@ class residual_direction {
   /// Natural logarithm of the evidence against chance; from evidence_needed on it is an alarm.
   double evidence() const noexcept;
   static double evidence_needed() noexcept;
-  bool alarm() const noexcept {
-    return evidence() >= evidence_needed() && bias() > honest_share * tolerance_;
-  }
+  bool alarm() const noexcept { return exceeds(1); }
+  /// Most of the evidence for an alarm is there: false with probability 2e-5 at most.
+  bool suspected() const noexcept { return exceeds(0.8); }
 
  private:
+  bool exceeds(double share) const noexcept {
+    return evidence() >= share * evidence_needed() && bias() > honest_share * tolerance_;
+  }
+
   double clip_, tolerance_;
   std::vector<double> sum_;
   double squares_ = 0;
