@@ -10,6 +10,9 @@
 namespace potl::dispute {
 namespace {
 
+// Of "{}", with which a party says that it has no answer: who could not even say that would lose.
+constexpr std::size_t least_answer_bytes = 2;
+
 error mismatch(std::string why) { return {errc::mismatch, "dispute: " + std::move(why), ""}; }
 
 /// The commitment of one party.
@@ -214,9 +217,9 @@ result<effect> proceedings::take(const inner_bisection& one, std::uint64_t at) {
 }
 
 result<effect> proceedings::take(const question& one, std::uint64_t at) {
-  if (one.max_bytes == 0 || one.max_bytes > max_answer_bytes ||
+  if (one.max_bytes < least_answer_bytes || one.max_bytes > max_answer_bytes ||
       one.text.size() > max_decision_bytes) {
-    return mismatch("a question or its answer is too long");
+    return mismatch("a question is too long, or leaves too much or no room for an answer");
   }
   const result<effect> done = taken(game_.ask(at));
   if (!done) return done;

@@ -417,8 +417,9 @@ TEST_CASE("the referee's decisions have their time, and fit what was opened") {
   REQUIRE(refused(at, other));
   REQUIRE(refused(at, inner_bisection{level_kind::chunks, 1, 0, 40, {}}));
   REQUIRE(refused(at, question{{}, 0}));
+  REQUIRE(refused(at, question{{}, 1}));
   REQUIRE(refused(at, question{{}, max_answer_bytes + 1}));
-  REQUIRE(refused(at, question{byte_vector(max_decision_bytes + 1), 1}));
+  REQUIRE(refused(at, question{byte_vector(max_decision_bytes + 1), 2}));
   REQUIRE(refused(at, ruling{{true, false}, reason::value, byte_vector(max_decision_bytes + 1)}));
   REQUIRE(refused(at, ruling{{}, reason::value, {}}));
   REQUIRE(!refused(at, inside));

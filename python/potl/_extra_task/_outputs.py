@@ -163,7 +163,10 @@ def _numbered(names: Sequence[Any], form: Form) -> Floats:
     """Class numbers, or labels that are numbers, of names of classes; NaN for None."""
     known = {str(name): index for index, name in enumerate(form.items.names)}
     known = known or {str(number): number for number in form.labels}
-    unknown = [one for one in names if one is not None and one not in known]
+    # Answers of a program may be lists, of which no dict can be asked.
+    unknown = [
+        one for one in names if one is not None and not (isinstance(one, str) and one in known)
+    ]
     if unknown:
         some = ", ".join(map(repr, itertools.islice(known, 5)))
         raise UsageError(

@@ -115,6 +115,12 @@ def test_answers_in_a_type_that_numpy_lacks_are_refused_with_what_to_write(
     assert "float32" in raised.value.remedy
 
 
+@pytest.mark.parametrize("odd", [["1"], {"label": "1"}])
+def test_names_beside_what_is_no_name_are_refused(task: potl.ExtraTask, odd: object) -> None:
+    with pytest.raises(potl.UsageError, match="answers are not classes"):
+        task.verify(predict=lambda inputs: ["1", *[odd] * (len(inputs) - 1)])
+
+
 def test_numbers_that_are_no_class_are_kept_as_such(task: potl.ExtraTask, tmp_path: Path) -> None:
     path = tmp_path / "answers.json"
     path.write_text(json.dumps([1e400, -1.0, 0.5, None] * 250))
