@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Inspection and pruning for Python, as dictionaries that are JSON documents.
-#include <string>
 #include <vector>
 
 #include <potl/evidence/detail/inspect.hpp>

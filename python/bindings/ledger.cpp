@@ -4,7 +4,6 @@
 #include <string>
 #include <tuple>
 #include <utility>
-#include <vector>
 
 #include <potl/encoding/json.hpp>
 #include <potl/evidence/detail/ledger.hpp>

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reproducible products of buffers (numpy arrays, torch's through the array interface): for tests
 // and experiments. The torch adapter calls the library itself.
-#include <memory>
-
 #include <potl/numeric/detail/isa.hpp>
 #include <potl/numeric/gemm.hpp>
 

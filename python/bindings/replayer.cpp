@@ -2,7 +2,6 @@
 #include "replayer.hpp"
 
 #include <exception>
-#include <functional>
 #include <memory>
 
 #include <potl/checks/detail/copies.hpp>

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cmath>
 #include <string_view>
-#include <variant>
 #include <vector>
 
 #include <potl/numeric/detail/finite.hpp>

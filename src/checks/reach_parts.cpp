@@ -2,7 +2,6 @@
 #include "checks/reach_parts.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <optional>
 

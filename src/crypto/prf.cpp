@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <potl/crypto/detail/prf.hpp>
 
-#include <array>
 #include <utility>
 
 #include <potl/core/error.hpp>

@@ -2,7 +2,6 @@
 #include <potl/numeric/detail/accumulation.hpp>
 
 #include <algorithm>
-#include <limits>
 #include <string>
 
 #include <potl/core/error.hpp>

@@ -2,7 +2,6 @@
 #include "pointwise.hpp"
 
 #include <algorithm>
-#include <vector>
 
 #include <potl/numeric/detail/matrix.hpp>
 #include <potl/numeric/gemm.hpp>

@@ -2,7 +2,6 @@
 #include "pointwise_weight_gradient.hpp"
 
 #include <algorithm>
-#include <vector>
 
 #include "chunk_sums.hpp"
 #include "geometry.hpp"

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <potl/numeric/combine.hpp>
 
-#include <string>
-
 #include "kernels.hpp"
 #include "parallel.hpp"
 #include "scalars.hpp"

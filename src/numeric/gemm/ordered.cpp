@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <limits>
-
 #include "numeric/gemm/blocked.hpp"
 #include "numeric/gemm/modes.hpp"
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <potl/numeric/detail/normalization.hpp>
 
-#include <array>
 #include <cmath>
 
 #include "drive.hpp"

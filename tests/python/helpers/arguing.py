@@ -36,6 +36,13 @@ def build() -> potl.Task:
     return task
 
 
+def another() -> potl.Task:
+    """A task that is not the job's."""
+    task = build()
+    task.batch_size = 16
+    return task
+
+
 @dataclasses.dataclass(frozen=True)
 class Case:
     """A job, an honest run, its repetition, and a trainer's run that is false from a step on."""

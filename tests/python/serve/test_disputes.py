@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from arguing import Case, is_killed_before, place_of, serving
+from arguing import Case, another, is_killed_before, place_of, serving
 
 import potl
 from potl import _core
@@ -111,20 +111,9 @@ def test_a_referee_without_a_key_has_the_one_of_its_user(
     assert potl.Referee(case.job, task=case.build).key.public_key == own.public_key
 
 
-def another(case: Case) -> Callable[[], potl.Task]:
-    """A task that is not the job's."""
-
-    def build() -> potl.Task:
-        task = case.build()
-        task.batch_size = 16
-        return task
-
-    return build
-
-
 def test_a_server_whose_task_is_another_does_not_begin(case: Case) -> None:
     folder = case.folder / "honest"
-    party = potl.Party(folder, job=case.job, task=another(case), key=case.folder / "trainer.pem")
+    party = potl.Party(folder, job=case.job, task=another, key=case.folder / "trainer.pem")
     with pytest.raises(potl.JobMismatch):
         potl.serve(
             folder,
@@ -139,7 +128,7 @@ def test_a_referee_whose_task_is_another_does_not_begin(
     case: Case, dispute: Callable[..., potl.Verdict]
 ) -> None:
     path = case.folder / "begun"
-    wrong = potl.Referee(case.job, task=another(case), key=case.referee().key)
+    wrong = potl.Referee(case.job, task=another, key=case.referee().key)
     with pytest.raises(potl.JobMismatch, match="batch_size is 16"):
         dispute(referee=wrong, transcript=path)
     with pytest.raises(potl.JobMismatch, match="batch_size is 16"):

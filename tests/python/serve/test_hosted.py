@@ -17,7 +17,7 @@ from typing import Any
 
 import httpx
 import pytest
-from arguing import Case, Served, place_of, playing, serving
+from arguing import Case, Served, another, place_of, playing, serving
 
 import potl
 from potl import _core
@@ -150,14 +150,8 @@ def test_a_party_whose_task_is_another_does_not_begin(
     case: Case, hosted: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It would be silent as soon as it has to show what its steps computed."""
-
-    def other() -> potl.Task:
-        task = case.build()
-        task.batch_size = 16
-        return task
-
     party = potl.Party(
-        case.folder / "audit", job=case.job, task=other, key=case.folder / "auditor.pem"
+        case.folder / "audit", job=case.job, task=another, key=case.folder / "auditor.pem"
     )
     monkeypatch.setattr(_away._Play, "_join", lambda self: pytest.fail("it begins"))
     with pytest.raises(potl.JobMismatch):

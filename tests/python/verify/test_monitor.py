@@ -53,6 +53,19 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Scene:
     return Scene(folder, tasks.build, checkpoint_every=EVERY, arithmetic="ord32")
 
 
+def counted(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The steps that are replayed from now on."""
+    trained: list[int] = []
+    run_step = Workload.run_step
+
+    def run(self: Workload, step: int) -> Any:
+        trained.append(step)
+        return run_step(self, step)
+
+    monkeypatch.setattr(Workload, "run_step", run)
+    return trained
+
+
 def move(session: Session, step: int) -> None:
     """Somebody moves the weights at the end of the third segment."""
     if step == 12:
@@ -165,14 +178,7 @@ def test_a_run_that_was_killed_and_resumed_is_not_rejected(
             (growing.place / "checkpoints/step-8.safetensors").unlink()
         growing.show(None)
 
-    trained: list[int] = []
-    run_step = Workload.run_step
-
-    def counted(self: Workload, step: int) -> Any:
-        trained.append(step)
-        return run_step(self, step)
-
-    monkeypatch.setattr(Workload, "run_step", counted)
+    trained = counted(monkeypatch)
     seen = watch(growing, [resumed], job=job)
     assert seen.rules("reject") == seen.rules("inconclusive") == set()
     assert seen.segments() == [ALL[:2], ALL[2:]]
@@ -328,14 +334,7 @@ def test_a_state_that_comes_and_goes_makes_no_work(
     growing.show(9)
     state = growing.place / "checkpoints/step-4.safetensors"
     late = growing.place / "late"
-    trained: list[int] = []
-    run_step = Workload.run_step
-
-    def counted(self: Workload, step: int) -> Any:
-        trained.append(step)
-        return run_step(self, step)
-
-    monkeypatch.setattr(Workload, "run_step", counted)
+    trained = counted(monkeypatch)
     turns = [lambda: state.rename(late), lambda: late.rename(state)] * 3
     seen = watch(growing, [*turns, None], job=job)
     assert seen.rules("reject") == set()
