@@ -196,9 +196,11 @@ def test_a_certificate_that_does_not_fit_has_a_remedy(
     mine.private_key_and_cert_chain_pem.write_to_path(str(tmp_path / "both.pem"))
     authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
     both = tmp_path / "both.pem"
-    with served(recorded.run, "--tls-cert", both, "--tls-key", both) as where:
-        with pytest.raises(potl.StorageError, match=remedy):
-            recorded.verify(potl.Remote(where, ca=tmp_path / "ca.pem"))
+    with (
+        served(recorded.run, "--tls-cert", both, "--tls-key", both) as where,
+        pytest.raises(potl.StorageError, match=remedy),
+    ):
+        recorded.verify(potl.Remote(where, ca=tmp_path / "ca.pem"))
 
 
 def test_what_is_no_token_has_a_remedy(tmp_path: Path) -> None:
