@@ -319,7 +319,7 @@ json_value next_json(std::span<const finding> findings, const answer_facts& fact
     steps.emplace_back(
         "A file that was damaged or lost can be replaced by an intact one that fits the "
         "commitment; a lost state is trained again by potl rederive. Anything else needs a new "
-        "run.");
+        "run of a new job: a second commitment for this one rejects.");
   } else if (facts.result == verdict::inconclusive) {
     add_remedies(findings, facts, steps);
   } else if (is_exhausted(reached)) {

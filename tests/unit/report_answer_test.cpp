@@ -191,6 +191,7 @@ TEST_CASE("a rejected run has no stronger draw, but a next step") {
   bad.findings.push_back(made("replay", "replay.parameters", outcome::reject));
   REQUIRE(samples_of(bad.report()).empty());
   REQUIRE(steps_of(bad.report()).front().find("Send the trainer the findings") == 0);
+  REQUIRE(steps_of(bad.report()).back().find("a new run of a new job") != std::string::npos);
 }
 
 TEST_CASE("whom only replays convict may be honest: to repeat the run in one go tells") {

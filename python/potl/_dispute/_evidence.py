@@ -180,6 +180,8 @@ class Verdict:
                     said += ", its ruling was computed again"
                 elif self.why in RULED:
                     said += ", also who is right: the task decides that"
+            if self.why == "silence":  # also where everything else was computed here
+                said += "; the silence was measured by the referee's clock alone"
             out.append(f"{self.moves} messages; {said}")
         if self.unknown_keys:
             out.append(f"nothing vouches for the keys of: {', '.join(self.unknown_keys)}")

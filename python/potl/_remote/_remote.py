@@ -207,8 +207,11 @@ def read_token(path: str | os.PathLike[str]) -> str:
         with Path(path).open("rb") as file:
             raw = file.read(_MAX_TOKEN + 1)
         return raw.decode("ascii").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"{os.fspath(path)} holds no token: {error}", "") from error
+    except OSError as error:
+        raise UsageError(f"{os.fspath(path)} cannot be read: {error}", "") from error
+    except UnicodeDecodeError as error:
+        remedy = "name the file with the token: one line of ASCII"
+        raise UsageError(f"{os.fspath(path)} holds no token", remedy) from error
 
 
 def is_url(text: str) -> bool:

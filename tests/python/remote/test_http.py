@@ -13,6 +13,7 @@ import shlex
 import shutil
 import threading
 from collections.abc import Iterator
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +26,10 @@ import potl
 from potl._attacks import Scene, _tasks as attack_tasks, catalogue
 from potl._cli import _cli
 from potl._remote._http import Http
+from potl._remote._remote import read_token
 
 HEAD = 1024  # more than the head of an answer
+PAST = datetime.now(timezone.utc) - timedelta(days=1)
 
 
 def told(report: potl.Report) -> list[tuple[object, ...]]:
@@ -177,6 +180,33 @@ def test_a_token_opens(recorded: Recorded, tmp_path: Path) -> None:
         assert _cli.run(line) == 2
         # Nothing is replayed without a task.
         assert _cli.run([*line, "--token-file", str(token)]) == 3
+
+
+@pytest.mark.parametrize(
+    ("name", "end", "remedy"),
+    [("trainer.example", None, "by a name that is in its"), ("127.0.0.1", PAST, "clocks")],
+    ids=["of another name", "of another time"],
+)
+def test_a_certificate_that_does_not_fit_has_a_remedy(
+    name: str, end: datetime | None, remedy: str, recorded: Recorded, tmp_path: Path
+) -> None:
+    trustme = pytest.importorskip("trustme")
+    authority = trustme.CA()
+    mine = authority.issue_cert(name, not_after=end)
+    mine.private_key_and_cert_chain_pem.write_to_path(str(tmp_path / "both.pem"))
+    authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
+    both = tmp_path / "both.pem"
+    with (
+        served(recorded.run, "--tls-cert", both, "--tls-key", both) as where,
+        pytest.raises(potl.StorageError, match=remedy),
+    ):
+        recorded.verify(potl.Remote(where, ca=tmp_path / "ca.pem"))
+
+
+def test_what_is_no_token_has_a_remedy(tmp_path: Path) -> None:
+    (tmp_path / "note.txt").write_bytes("\u2014 potl".encode())
+    with pytest.raises(potl.UsageError, match=r"\(name the file with the token"):
+        read_token(tmp_path / "note.txt")
 
 
 def test_the_command_that_repeats_a_report_says_how_the_server_was_reached(

@@ -220,7 +220,7 @@ def rejected() -> dict[str, Any]:
             "Send the trainer the findings that reject: they say what does not fit.",
             "A file that was damaged or lost can be replaced by an intact one that fits the "
             "commitment; a lost state is trained again by potl rederive. Anything else needs a "
-            "new run.",
+            "new run of a new job: a second commitment for this one rejects.",
         ],
         "seconds_per_segment": None,
         "stronger": [],

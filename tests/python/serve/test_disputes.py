@@ -370,6 +370,7 @@ def test_what_is_not_the_partys_is_silence_and_no_garbage(
     monkeypatch.setattr(Http, "post", other)
     verdict = played(case, urls)
     assert (verdict.winner, verdict.why) == ("trainer", "silence")
+    assert "measured by the referee's clock alone" in "\n".join(verdict.lines())
     lines = [json.loads(line) for line in verdict.evidence.transcript.splitlines()]
     # The trainer moved, and then it was the auditor's turn for so long.
     assert lines[-1]["at"] == lines[-2]["at"] + 8_001 and len(lines) == 3
