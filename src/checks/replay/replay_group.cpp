@@ -21,6 +21,10 @@ namespace {
 // Of a group's elements, those of tensors that may be excused as all noise (a bias in front of a
 // norm) although the first segment does not show them to be so.
 constexpr double excused_share = 0.02;
+// So many times its noise a tensor may be off that the first segment does not show to be noise: a
+// cheat knows which segments are repeated, and goes that far in each. Of 33 honest ones in bfloat16
+// all went at most 1.2 times as far.
+constexpr double safety_of_unproven = 2;
 // Of an update, what another machine may turn without being accused. The sign of an activation next
 // to zero (ReLU, max-pooling) is another one there, which no repeat needs to show: one tensor was
 // off by 0.35 of its update, a group by 0.14 (experiments/false_alarms.py).
@@ -315,10 +319,12 @@ class judge {
       }
       const auto first = context_.noisy_at_first.find(one.path);
       const bool proven = first != context_.noisy_at_first.end();
-      double loud = own.share > slack_ * context_.cap ? slack_ * own.l2 : 0;
-      if (proven) loud = std::max(loud, slack_ * first->second.l2);
+      double loud = own.share > slack_ * context_.cap ? own.l2 : 0;
+      if (proven) loud = std::max(loud, first->second.l2);
+      const double safety = context_.options->safety;
+      loud *= slack_ * (proven ? safety : std::min(safety, safety_of_unproven));
       const bool may_be_noise = rule_enabled("replay.tolerance_cap") && !is_code(one.judged);
-      if (may_be_noise && (one.rounding_only || within(one.l2, context_.options->safety * loud))) {
+      if (may_be_noise && (one.rounding_only || within(one.l2, loud))) {
         if (!proven) {
           unproven += one.count;
           doubtful = &one;
