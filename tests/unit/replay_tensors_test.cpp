@@ -113,8 +113,8 @@ TEST_CASE("the noise of one tensor is none of another") {
 
 TEST_CASE("noise below the cap excuses nothing beyond it") {
   scene one;
-  one.differs(3, {tensor("w", 0.3, 10)});
-  one.noise(3, {tensor("w", 0.05, 10)});
+  one.differs(3, {tensor("w", 0.15, 10)});
+  one.noise(3, {tensor("w", 0.09, 10)});
   REQUIRE(one.verdict() == "inconclusive");
   one.differs(3, {tensor("w", 0.09, 10)});
   REQUIRE(one.verdict() == "accepted");
@@ -290,14 +290,30 @@ TEST_CASE("tensors that become noise are excused while they are a fiftieth of th
   const auto biases = [](double off) {
     return std::vector{tensor("a", off, 10), tensor("b", off, 10)};
   };
-  one.differs(3, biases(2));
+  one.differs(3, biases(1.7));
   one.noise(3, biases(0.9));
   REQUIRE(one.verdict() == "accepted");
-  auto more = biases(2);
-  more.push_back(tensor("c", 2, 1));
+  auto more = biases(1.7);
+  more.push_back(tensor("c", 1.7, 1));
   one.differs(3, more);
   one.noise(3, {tensor("a", 0.9, 10), tensor("b", 0.9, 10), tensor("c", 0.9, 1)});
   REQUIRE(one.verdict() == "inconclusive");
+}
+
+TEST_CASE("what a segment's own repeats alone call noise excuses twice as much, not eight times") {
+  for (const auto& [off, verdict] :
+       {std::pair{0.99, "accepted"}, std::pair{1.01, "inconclusive"}}) {
+    scene one;
+    one.differs(3, {tensor("bias", off, 20)});
+    one.noise(3, {tensor("bias", 0.5, 20)});
+    CAPTURE(off);
+    REQUIRE(one.verdict() == verdict);
+    one.options.safety = 1;
+    REQUIRE(one.verdict() == "inconclusive");
+    one.options.safety = 8;
+    one.noise(0, {tensor("bias", 0.11, 20)});  // it is noise at first, too, of whatever size
+    REQUIRE(one.verdict() == "accepted");
+  }
 }
 
 TEST_CASE("a tensor that is noise from the first segment on needs no noise of this one") {
@@ -317,9 +333,9 @@ TEST_CASE("noise excuses no difference that rounding explains in half precision"
   one.differs(3, {bias});
   one.noise(3, {});
   REQUIRE(one.verdict() == "inconclusive");
-  one.noise(3, {tensor("bias", 0.12, 20)});
+  one.noise(3, {tensor("bias", 0.49, 20)});
   REQUIRE(one.verdict() == "inconclusive");
-  one.noise(3, {tensor("bias", 0.13, 20)});
+  one.noise(3, {tensor("bias", 0.51, 20)});
   REQUIRE(one.verdict() == "accepted");
 }
 

@@ -109,7 +109,9 @@ def _verify(
     ledger: Ledger = None,
     no_ledger: NoLedger = False,
     workers: Annotated[int, typer.Option(help="Processes that replay in parallel.")] = 0,
-    timeout: Annotated[float | None, typer.Option(help="Seconds that one replay may take.")] = None,
+    timeout: Annotated[
+        float | None, typer.Option(help="Seconds that one replay may take with its repeats.")
+    ] = None,
     max_checkpoint_bytes: Annotated[
         int | None,
         typer.Option(

@@ -83,7 +83,8 @@ def verify(
         workers: Processes that replay in parallel; the task must then be importable. 0 replays in
             this process.
         executor: Replays there instead; anything but threads and forked processes.
-        timeout: Seconds that one replay may take; beyond it the verdict is at best inconclusive.
+        timeout: Seconds that one replay may take with its repeats; beyond it the verdict is at best
+            inconclusive.
         max_checkpoint_bytes: Largest checkpoint that is read; beyond it the verdict is at best
             inconclusive. None: twice the largest of the task's own first states, plus 64
             MiB; 4 GiB without a task.

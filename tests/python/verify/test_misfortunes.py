@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import json
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -318,6 +319,21 @@ class TestFar(Stock):
         monkeypatch.setattr(driven.work, "run_step", refuse)
         answer = driven.answer(REQUESTS["segment"])
         assert answer.status == "verifier_error"
+
+    def test_repeats_of_the_first_segment_share_the_time_of_the_request(
+        self, driven: Driven, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        step = driven.work.run_step
+
+        def slow(number: int) -> Any:
+            if number <= START:
+                time.sleep(0.05)
+            return step(number)
+
+        monkeypatch.setattr(driven.work, "run_step", slow)
+        driven.replayer = _core.Replayer(driven.evidence, driven.work, timeout=0.6)
+        answer = driven.answer(REQUESTS["segment"])
+        assert answer.status == "verifier_error" and "time limit" in answer.message
 
 
 class TestStock(Stock):
