@@ -25,7 +25,10 @@ KeyFile = Annotated[
 ]
 Goal = Annotated[
     int | None,
-    typer.Option(metavar="STEPS", help="Number of false steps to catch. Default: 100."),
+    typer.Option(
+        metavar="STEPS",
+        help="Number of false steps to catch. Default: a tenth of them, at most 100.",
+    ),
 ]
 Displacement = Annotated[
     float | None,

@@ -70,8 +70,8 @@ class SpotCheck:
         path: A folder of yours in which the training is kept, to go on after a restart; None keeps
             it in memory.
         probability: With which the certificate holds.
-        steps_at_risk: So many false steps are caught, wherever they are; 100, or all, unless a
-            displacement is given.
+        steps_at_risk: So many false steps are caught, wherever they are. Unless a displacement is
+            given, a tenth of the steps, but at most 100.
         displacement: Or: how far (l2) false gradients may move the weights.
         clip: Largest l2 norm of a step's gradient; None for the job's `grad_clip`.
         tolerance: l2 distance of clipped gradients that passes, below the clip. None compares bits
@@ -120,7 +120,7 @@ class SpotCheck:
         self._background = True  # tests have both sides in one process
         self._clip = _agreed_clip(self._job, clip)
         if steps_at_risk is None and displacement is None:
-            steps_at_risk = min(100, self._job.steps)
+            steps_at_risk = min(100, max(1, self._job.steps // 10))
         folder = None if path is None else Folder(Path(path))
         kept = None if folder is None else folder.read()
         self._session = open_checked(build, self._job)

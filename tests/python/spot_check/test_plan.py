@@ -9,6 +9,7 @@ import pickle
 import numpy as np
 import pytest
 import tasks
+from guarded import KEY, build
 
 import potl
 from potl._spot_check import _responses
@@ -28,6 +29,19 @@ def test_the_probability_of_a_check_is_that_of_the_table(steps_at_risk, digits, 
     found = some(steps_at_risk=steps_at_risk)
     assert round(float(found.probabilities[0]), digits) == probability
     assert found.expected_checks == pytest.approx(1000 * found.probabilities[0])
+
+
+@pytest.mark.parametrize(("epochs", "steps_at_risk"), [(1, 2), (2, 5), (40, 100)])
+def test_a_guard_catches_a_tenth_of_the_steps_by_default(epochs, steps_at_risk):
+    """A hundred of 116 false steps would be a certificate of nothing."""
+
+    def some_epochs():
+        return build(epochs=epochs)
+
+    job = potl.Job.create(some_epochs, seed=3, checkpoint_every=29)
+    with potl.SpotCheck(some_epochs, job=job, key=KEY) as guard:
+        asked = plan(job, clip=1.0, steps_at_risk=steps_at_risk)
+        assert guard.plan.probabilities == pytest.approx(asked.probabilities)
 
 
 def test_examples_of_docstrings_are_true():
