@@ -267,16 +267,17 @@ TEST_CASE("a direction that other arithmetic has as well is doubtful", "[spot_ch
   };
   spot_check_options options = test::tiny_options(400, 1.0);
   options.tolerance = 1e-3;
+  const auto always = [](std::uint64_t) { return true; };
+  std::function<float(std::uint64_t)> bias = [](std::uint64_t) { return 6e-4F; };
   const auto found = [&](float off, std::function<bool(std::uint64_t)> in) {
     tiny_gradients honest(400);
-    tampering worker(honest, [](std::uint64_t, std::span<float> g) { g[2] += 6e-4F; });
+    tampering worker(honest, [&](std::uint64_t step, std::span<float> g) { g[2] += bias(step); });
     coarse own(400, off, std::move(in));
     spot_check_sgd training = test::tiny_training(400);
     auto [left, right] = spot_check_socket::pair();
     test::serving serving(std::move(right), key, worker);
     return guard(std::move(left), key, job, training, own, options);
   };
-  const auto always = [](std::uint64_t) { return true; };
   CHECK(found(4e-4F, always).end == spot_check_end::doubtful);
   CHECK(found(1e-4F, always).end == spot_check_end::caught);
   // A worker that computed so would not have passed its checks.
@@ -288,6 +289,21 @@ TEST_CASE("a direction that other arithmetic has as well is doubtful", "[spot_ch
   CHECK(found(4e-4F, [=](std::uint64_t step) { return step < alarm; }).end ==
         spot_check_end::doubtful);
   CHECK(found(4e-4F, [=](std::uint64_t step) { return step < alarm / 2; }).end ==
+        spot_check_end::caught);
+
+  // An honest worker of the other arithmetic, in which two batches of five round to one side.
+  const auto batch = [](std::uint64_t step) { return step % 5 < 2; };
+  bias = [&](std::uint64_t step) { return batch(step) ? 9e-4F : 0; };
+  CHECK(found(9e-4F, batch).end == spot_check_end::doubtful);
+  CHECK(found(0, batch).end == spot_check_end::caught);
+
+  // The bias becomes large enough long after the evidence: one step is not the only one looked at.
+  bias = [](std::uint64_t step) { return step < 100 ? 2.5e-4F : 6e-4F; };
+  const std::uint64_t late = found(0, always).step;
+  CHECK(late > 100);
+  CHECK(found(8e-4F, [=](std::uint64_t step) { return step + 5 >= late; }).end ==
+        spot_check_end::doubtful);
+  CHECK(found(8e-4F, [=](std::uint64_t step) { return step + 5 == late; }).end ==
         spot_check_end::caught);
 }
 

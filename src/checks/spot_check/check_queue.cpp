@@ -22,8 +22,8 @@ constexpr double margin = 8;
 // The same of what differences have in common: four times the noise of a tolerance that is 32 times
 // as large is the share of it that every direction has to exceed.
 constexpr double direction_margin = 4;
-// Of how many suspected steps, the last ones, the median noise counts.
-constexpr std::size_t direction_looks = 5;
+// So many suspected steps, at least, show how often rounding makes a direction.
+constexpr std::uint64_t direction_looks = 6;
 
 // Checks take the processors when nothing else does: a worker on this machine, or the update, would
 // wait for them otherwise, and nobody waits for a check before `lag` is reached.
@@ -175,17 +175,18 @@ std::optional<failed_check> check_queue::look_at_direction(const drawn_report& o
     const double distance = compare_gradients(other_, own_, tensors_, options_.clip).distance;
     if (distance <= 2 * options_.tolerance) noise = std::max(noise, distance);
   }
-  if (noises_.size() == direction_looks) noises_.pop_front();
-  noises_.push_back(noise);
-  if (!direction_.alarm()) return std::nullopt;
+  ++looks_;
+  noises_ += noise;
+  loudest_ = std::max(loudest_, noise);
+  if (!direction_.alarm() || looks_ < direction_looks) return std::nullopt;
   const std::string reason = "the gradients of " + text(direction_.count()) +
                              " checked steps deviate in one direction, by " +
                              text(direction_.bias()) + " each";
-  // Rounding is the same from step to step where weights hardly move. A tie, which other arithmetic
-  // decides otherwise, makes much of it in one step alone, and explains nothing.
-  std::vector<double> ordered(noises_.begin(), noises_.end());
-  std::ranges::sort(ordered);
-  if (direction_.bias() <= direction_margin * ordered[ordered.size() / 2]) {
+  // Rounding is the same from step to step where weights hardly move, or from one time to the next
+  // that a batch comes: the bias is a mean, and so is this. A tie, which other arithmetic decides
+  // otherwise, makes much of it in one step alone, and explains nothing.
+  const double rounding = (noises_ - loudest_) / static_cast<double>(looks_);
+  if (direction_.bias() <= direction_margin * rounding) {
     return doubtful(one.step, reason + ", but rounding may do that there");
   }
   return failed_check{spot_check_end::caught,

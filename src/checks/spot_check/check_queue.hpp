@@ -74,7 +74,9 @@ class check_queue {
   const std::vector<spot_check_tensor> tensors_;
   residual_direction direction_;
   std::vector<float> own_, other_;
-  std::deque<double> noises_;  // of the last suspected steps
+  // Of the suspected steps: their number, the sum of their noise, and the largest.
+  std::uint64_t looks_ = 0;
+  double noises_ = 0, loudest_ = 0;
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;
