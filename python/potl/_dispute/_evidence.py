@@ -180,8 +180,8 @@ class Verdict:
                     said += ", its ruling was computed again"
                 elif self.why in RULED:
                     said += ", also who is right: the task decides that"
-            if self.why == "silence":  # also where everything else was computed here
-                said += "; the silence was measured by the referee's clock alone"
+            # Also where everything else was computed here.
+            said += _TRUSTED.get(self.why, "")
             out.append(f"{self.moves} messages; {said}")
         if self.unknown_keys:
             out.append(f"nothing vouches for the keys of: {', '.join(self.unknown_keys)}")
@@ -213,6 +213,14 @@ class Verdict:
 
 # What a referee rules; everything else follows from the rules of the game.
 RULED = ("value", "structure", "opening")
+# What no line shows, whoever computes: docs/format/dispute.md.
+_TRUSTED = {
+    "silence": "; the silence was measured by the referee's clock alone",
+    **dict.fromkeys(
+        ("garbage", "other_run", "other_parent"),
+        "; who sent what nobody signed for this dispute is the referee's word",
+    ),
+}
 _UNWON = {"agreement": "no dispute", "referee": "undecided"}
 _WHY = {
     "agreement": "both committed to the same final state",
