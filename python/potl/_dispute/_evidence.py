@@ -132,7 +132,8 @@ class Verdict:
         element: The element of its result that was recomputed, in logical order; None without one.
         facts: What the referee saw.
         moves: Messages of the parties.
-        believed: Decisions of a referee elsewhere that were not computed again.
+        believed: Decisions of a referee elsewhere that were not computed again. The times, and who
+            sent what nobody signed for this dispute, are believed in any case.
         recomputed: Whether the ruling was: the element, what was opened, or with the task the
             operator. False also where the rules of the game ended it.
         unknown_keys: Of whom the keys are the word of the evidence alone. Who made the keys of all
