@@ -132,7 +132,8 @@ class Verdict:
         element: The element of its result that was recomputed, in logical order; None without one.
         facts: What the referee saw.
         moves: Messages of the parties.
-        believed: Decisions of a referee elsewhere that were not computed again.
+        believed: Decisions of a referee elsewhere that were not computed again. The times, and who
+            sent what nobody signed for this dispute, are believed in any case.
         recomputed: Whether the ruling was: the element, what was opened, or with the task the
             operator. False also where the rules of the game ended it.
         unknown_keys: Of whom the keys are the word of the evidence alone. Who made the keys of all
@@ -180,8 +181,8 @@ class Verdict:
                     said += ", its ruling was computed again"
                 elif self.why in RULED:
                     said += ", also who is right: the task decides that"
-            if self.why == "silence":  # also where everything else was computed here
-                said += "; the silence was measured by the referee's clock alone"
+            # Also where everything else was computed here.
+            said += _TRUSTED.get(self.why, "")
             out.append(f"{self.moves} messages; {said}")
         if self.unknown_keys:
             out.append(f"nothing vouches for the keys of: {', '.join(self.unknown_keys)}")
@@ -213,6 +214,14 @@ class Verdict:
 
 # What a referee rules; everything else follows from the rules of the game.
 RULED = ("value", "structure", "opening")
+# What no line shows, whoever computes: docs/format/dispute.md.
+_TRUSTED = {
+    "silence": "; the silence was measured by the referee's clock alone",
+    **dict.fromkeys(
+        ("garbage", "other_run", "other_parent"),
+        "; who sent what nobody signed for this dispute is the referee's word",
+    ),
+}
 _UNWON = {"agreement": "no dispute", "referee": "undecided"}
 _WHY = {
     "agreement": "both committed to the same final state",

@@ -359,7 +359,7 @@ class Http:
         if is_tls and "not valid for" in str(error):
             return "reach it by a name that is in its certificate, or ask for one with this name"
         if is_tls and ("has expired" in str(error) or "not yet valid" in str(error)):
-            return "ask the trainer for a certificate that is valid today, and compare both clocks"
+            return "ask who serves it for a certificate that is valid today, and compare clocks"
         if is_tls and "CERTIFICATE" in str(error):
             return "pass the certificates that vouch for the server: --tls-ca, or ca="
         if is_tls and "SSL" in str(error):

@@ -220,7 +220,7 @@ def _facts(verdict: Mapping[str, object], unknown: Sequence[str]) -> list[tuple[
             "Believed",
             f"{number(believed)} decisions of the referee: {what}. With the task they are computed."
             if believed
-            else "nothing of the referee's but its clock",
+            else "nothing of the referee's but its clock and who sent what is not signed",
         )
     )
     if verdict.get("winner") == "trainer":

@@ -57,7 +57,10 @@ def run_server(
         if path is not None and not Path(path).is_file():
             raise UsageError(f"there is no file {os.fspath(path)}", "")
     if token is not None and not re.fullmatch(r"[!-~]{16,4096}", token):
-        raise UsageError("a token is one word of 16 or more visible ASCII characters", "")
+        raise UsageError(
+            "a token is one word of 16 or more visible ASCII characters",
+            "check the token, or whether its file holds anything else",
+        )
     try:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         listening = socket.create_server((host, port), family=family, backlog=_BACKLOG)

@@ -6,6 +6,7 @@ from __future__ import annotations
 import base64
 import dataclasses
 import functools
+import hashlib
 import json
 import random
 import re
@@ -468,6 +469,31 @@ def test_a_made_up_dispute_clears_nobody(
     for known in ([], keys[2:]):
         assert _cli.run([*command, *known]) == 3
         assert "nothing vouches for" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("of", [{"kind": "oversized", "bytes": 1 << 30}, {"kind": "message"}])
+def test_who_sent_what_nobody_signed_is_the_referees_word(
+    of: dict[str, Any], mlp: Case, tmp_path: Path
+) -> None:
+    """A referee writes after the first line that the trainer sent something that is no message."""
+    referee = mlp.referee()
+    false = mlp.party(false_run(mlp.build, mlp.job, 9, tmp_path / "false", mlp.key), key=mlp.key)
+    evidence = potl.dispute(trainer=false, auditor=mlp.auditor(), referee=referee).evidence
+    first = evidence.transcript.splitlines()[0]
+    if of["kind"] == "message":
+        of = {**of, "message": base64.b64encode(b"no message").decode()}
+    line: dict[str, Any] = {
+        "at": json.loads(first)["at"],
+        "entry": {**of, "from": "trainer"},
+        "previous": hashlib.sha256(first.encode()).hexdigest(),
+    }
+    signed = referee.key.sign(b"potl.dispute.entry.v1\0" + _core.canonical_json(line))
+    line["signature"] = base64.b64encode(signed).decode()
+    text = f"{first}\n{_core.canonical_json(line).decode()}\n"
+    made_up = dataclasses.replace(evidence, transcript=text)
+    judged = potl.judge(made_up, job=mlp.job, task=mlp.build)
+    assert (judged.winner, judged.why) == ("auditor", "garbage")
+    assert "nobody signed for this dispute is the referee's word" in "\n".join(judged.lines())
 
 
 def test_arithmetic_without_one_answer_is_refused(mlp: Case) -> None:

@@ -26,7 +26,6 @@ import potl
 from potl._attacks import Scene, _tasks as attack_tasks, catalogue
 from potl._cli import _cli
 from potl._remote._http import Http
-from potl._remote._remote import read_token
 
 HEAD = 1024  # more than the head of an answer
 PAST = datetime.now(timezone.utc) - timedelta(days=1)
@@ -203,10 +202,11 @@ def test_a_certificate_that_does_not_fit_has_a_remedy(
         recorded.verify(potl.Remote(where, ca=tmp_path / "ca.pem"))
 
 
-def test_what_is_no_token_has_a_remedy(tmp_path: Path) -> None:
-    (tmp_path / "note.txt").write_bytes("\u2014 potl".encode())
-    with pytest.raises(potl.UsageError, match=r"\(name the file with the token"):
-        read_token(tmp_path / "note.txt")
+@pytest.mark.parametrize("held", [b"", b"two words\n", "\u2014 potl".encode()])
+def test_what_is_no_token_has_a_remedy(held: bytes, tmp_path: Path) -> None:
+    (tmp_path / "note.txt").write_bytes(held)
+    with pytest.raises(potl.UsageError, match="whether its file holds anything else"):
+        potl.Remote("http://127.0.0.1:9", token=tmp_path / "note.txt")
 
 
 def test_the_command_that_repeats_a_report_says_how_the_server_was_reached(

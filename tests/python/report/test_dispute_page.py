@@ -136,7 +136,10 @@ def test_what_ends_by_the_rules_was_not_ruled(disputed: dict[str, Any]) -> None:
     account["verdict"] |= {"why": "silence", "recomputed": False, "believed": 0, "facts": {}}
     facts = dict(_dispute.view_of(account).facts)
     assert facts["Computed"] == "that the rules of the game end it so"
-    assert facts["Believed"] == "nothing of the referee's but its clock"
+    assert (
+        facts["Believed"]
+        == "nothing of the referee's but its clock and who sent what is not signed"
+    )
 
 
 def test_one_line_of_a_transcript_is_not_several(disputed: dict[str, Any]) -> None:
