@@ -31,7 +31,8 @@ namespace potl::checks {
 
 /// How requests are answered.
 struct replay_settings {
-  /// That one request may take with all of its repeats, looked at between steps.
+  /// That one request may take with all of its repeats, looked at between steps; steady() may take
+  /// as long.
   std::optional<double> timeout_seconds;
   /// Train a state from the one before it where the job lets the trainer store few and nobody has
   /// asked for this one. What was asked for and is missing is trained as well, and is withheld if
@@ -115,6 +116,8 @@ class replayer {
   /// Says that a replay from a recorded state ended in the recorded bits: what is derived next may
   /// start from there.
   void keep_replayed(std::uint64_t step, const transcript::state& end);
+  /// From now on, there is as much time as the settings say.
+  void start_clock();
   /// Ends the request where its time is over.
   void check_time() const;
 

@@ -23,8 +23,9 @@ namespace {
 constexpr double excused_share = 0.02;
 // So many times its noise a tensor may be off that the first segment does not show to be noise: a
 // cheat knows which segments are repeated, and goes that far in each. Of 33 honest ones in bfloat16
-// all went at most 1.2 times as far.
-constexpr double safety_of_unproven = 2;
+// all went at most 1.2 times as far. One or two repeats say little of a tensor of few elements: a
+// scalar of normal noise is beyond twice theirs in three of ten segments.
+double safety_of_unproven(double count) { return 2 + 6 / count; }
 // Of an update, what another machine may turn without being accused. The sign of an activation next
 // to zero (ReLU, max-pooling) is another one there, which no repeat needs to show: one tensor was
 // off by 0.35 of its update, a group by 0.14 (experiments/false_alarms.py).
@@ -322,7 +323,7 @@ class judge {
       double loud = own.share > slack_ * context_.cap ? own.l2 : 0;
       if (proven) loud = std::max(loud, first->second.l2);
       const double safety = context_.options->safety;
-      loud *= slack_ * (proven ? safety : std::min(safety, safety_of_unproven));
+      loud *= slack_ * (proven ? safety : std::min(safety, safety_of_unproven(one.count)));
       const bool may_be_noise = rule_enabled("replay.tolerance_cap") && !is_code(one.judged);
       if (may_be_noise && (one.rounding_only || within(one.l2, loud))) {
         if (!proven) {
