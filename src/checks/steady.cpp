@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <string>
 
 #include "checks/state_walk.hpp"
@@ -62,7 +63,7 @@ void steady_search::take(const state_tensor* start, const state_tensor& replayed
   if (!alike(repeat, replayed)) return of.mask.assign(count, 0);
   block before{}, here, there;
   double off = 0, by = 0, by_there = 0;
-  of.moved = 0;
+  of.moved = of.still = 0;
   for (std::size_t from = 0; from < count; from += here.size()) {
     const std::size_t many = std::min(here.size(), count - from);
     const auto read = [&](const state_tensor& one, block& to) {
@@ -73,8 +74,9 @@ void steady_search::take(const state_tensor* start, const state_tensor& replayed
     read(*repeat, there);
     for (std::size_t i = 0; i < many; ++i) {
       const double between = there[i] - here[i], own = here[i] - before[i];
+      if (!(std::fabs(between) <= cap_ * std::fabs(own))) of.mask[from + i] = 0;
       if (own != 0) ++of.moved;
-      if (!(own != 0 && std::fabs(between) <= cap_ * std::fabs(own))) of.mask[from + i] = 0;
+      if (own == 0 && of.mask[from + i] == 1) ++of.still;
       off += between * between;
       by += own * own;
       by_there += (there[i] - before[i]) * (there[i] - before[i]);
@@ -83,11 +85,23 @@ void steady_search::take(const state_tensor* start, const state_tensor& replayed
   of.noisy = of.noisy || (shows_tensors_ && off > cap_ * cap_ * std::min(by, by_there));
 }
 
+bool steady_search::any_noisy() const {
+  return std::ranges::any_of(tensors_, [](const auto& one) { return one.second.noisy; });
+}
+
+void steady_search::add(const steady_search& other) {
+  for (auto& [path, of] : tensors_) {
+    const auto also = other.tensors_.find(path);
+    if (also == other.tensors_.end() || also->second.mask.size() != of.mask.size()) continue;
+    std::ranges::transform(of.mask, also->second.mask, of.mask.begin(), std::bit_or<>());
+  }
+}
+
 std::vector<still_elements> steady_search::found() const {
   std::vector<still_elements> out;
   for (const auto& [path, of] : tensors_) {
-    const auto steady = static_cast<std::size_t>(std::count(of.mask.begin(), of.mask.end(), 1));
-    if (of.noisy && 8 * steady > 24 + of.moved) out.push_back({{path}, of.mask});
+    const auto all = static_cast<std::size_t>(std::count(of.mask.begin(), of.mask.end(), 1));
+    if (of.noisy && 8 * (all - of.still) > 24 + of.moved) out.push_back({{path}, of.mask});
   }
   return out;
 }
