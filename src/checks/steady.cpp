@@ -18,6 +18,9 @@ using transcript::state_tensor;
 using transcript::state_tuple;
 using block = std::array<double, 1024>;
 
+// What is seen of an element.
+constexpr std::uint8_t noise = 0, steady = 1, still = 2;
+
 const state_list* list_of(const state_value* value) {
   const auto* tuple = as<state_tuple>(value);
   return tuple == nullptr ? as<state_list>(value) : &tuple->items;
@@ -58,8 +61,8 @@ void steady_search::walk(const state_value* start, const state_value& replayed,
 void steady_search::take(const state_tensor* start, const state_tensor& replayed,
                          const state_tensor* repeat, seen_tensor& of) const {
   const std::size_t size = info(replayed.type).size, count = replayed.bytes.size() / size;
-  if (of.mask.empty()) of.mask.assign(count, 1);
-  if (!alike(repeat, replayed)) return of.mask.assign(count, 0);
+  if (of.marks.empty()) of.marks.assign(count, steady);
+  if (!alike(repeat, replayed)) return of.marks.assign(count, noise);
   block before{}, here, there;
   double off = 0, by = 0, by_there = 0;
   of.moved = 0;
@@ -73,8 +76,10 @@ void steady_search::take(const state_tensor* start, const state_tensor& replayed
     read(*repeat, there);
     for (std::size_t i = 0; i < many; ++i) {
       const double between = there[i] - here[i], own = here[i] - before[i];
+      std::uint8_t& mark = of.marks[from + i];
+      if (!(std::fabs(between) <= cap_ * std::fabs(own))) mark = noise;
       if (own != 0) ++of.moved;
-      if (!(own != 0 && std::fabs(between) <= cap_ * std::fabs(own))) of.mask[from + i] = 0;
+      if (own == 0 && mark == steady) mark = still;
       off += between * between;
       by += own * own;
       by_there += (there[i] - before[i]) * (there[i] - before[i]);
@@ -83,11 +88,28 @@ void steady_search::take(const state_tensor* start, const state_tensor& replayed
   of.noisy = of.noisy || (shows_tensors_ && off > cap_ * cap_ * std::min(by, by_there));
 }
 
+bool steady_search::any_noisy() const {
+  return std::ranges::any_of(tensors_, [](const auto& one) { return one.second.noisy; });
+}
+
+void steady_search::add(const steady_search& other) {
+  for (auto& [path, of] : tensors_) {
+    const auto also = other.tensors_.find(path);
+    if (also == other.tensors_.end() || also->second.marks.size() != of.marks.size()) continue;
+    std::ranges::transform(of.marks, also->second.marks, of.marks.begin(), [](auto a, auto b) {
+      return a == steady || b == steady ? steady : std::min(a, b);
+    });
+  }
+}
+
 std::vector<still_elements> steady_search::found() const {
   std::vector<still_elements> out;
   for (const auto& [path, of] : tensors_) {
-    const auto steady = static_cast<std::size_t>(std::count(of.mask.begin(), of.mask.end(), 1));
-    if (of.noisy && 8 * steady > 24 + of.moved) out.push_back({{path}, of.mask});
+    const auto many = static_cast<std::size_t>(std::ranges::count(of.marks, steady));
+    if (!of.noisy || 8 * many <= 24 + of.moved) continue;
+    still_elements& one = out.emplace_back();
+    one.paths = {path};
+    for (const std::uint8_t mark : of.marks) one.mask.push_back(mark != noise);
   }
   return out;
 }

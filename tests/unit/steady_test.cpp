@@ -44,7 +44,7 @@ TEST_CASE("elements that every repeat leaves near the replay are steady") {
       one.steady(replayed, {{1.05F, 1, 1, 1, 1, -1, 1, 0}, {1, 0.95F, 1, 1, 1, 1, 0.5F, 0}});
   REQUIRE(found.size() == 1);
   CHECK(found[0].paths == std::vector<std::string>{"model/parameters/w"});
-  CHECK(found[0].mask == std::vector<std::uint8_t>{1, 1, 1, 1, 1, 0, 0, 0});
+  CHECK(found[0].mask == std::vector<std::uint8_t>{1, 1, 1, 1, 1, 0, 0, 1});
 }
 
 TEST_CASE("a tensor that is not noise as a whole has no steady part") {
@@ -57,6 +57,11 @@ TEST_CASE("a tensor that is not noise as a whole has no steady part") {
 
 TEST_CASE("a few elements come out alike by chance") {
   scene one;
+  CHECK(one.steady({1, 1, 1, 1, 0, 0}, {{1, 1, 1, -1, 0, 0}, {1, 1, 1, 1, 0, 0}}).empty());
+  const auto found =
+      one.steady({1, 1, 1, 1, 1, 1, 0, 0}, {{1, 1, 1, 1, 1, -1, 0, 0}, {1, 1, 1, 1, 1, 1, 0, 1}});
+  REQUIRE(found.size() == 1);
+  CHECK(found[0].mask == std::vector<std::uint8_t>{1, 1, 1, 1, 1, 0, 1, 0});
   CHECK(one.steady({1, 1, 1, 1}, {{1, 1, 1, -1}, {1, 1, 1, 1}}).empty());
   // The values of a bias that many more keys share.
   floats other(60, -1);
@@ -76,6 +81,35 @@ TEST_CASE("a tensor of many blocks is seen whole, and one that a repeat lacks no
   CHECK(std::count(found[0].mask.begin(), found[0].mask.end(), 1) == 2998);
   CHECK((found[0].mask[1500] == 0 && found[0].mask[2999] == 0));
   CHECK(one.steady(floats(3000, 1), {other, other, floats(2, 1)}).empty());
+}
+
+TEST_CASE("what is steady in another segment is steady") {
+  scene one;
+  const floats start(8), end{1, 1, 1, 1, 1, 1, 1, 1};
+  const auto seen = [&](const tree::value& from, const tree::value& to, const floats& repeat) {
+    steady_search out(from, to, 0.1);
+    out.see(one.root(repeat), true);
+    return out;
+  };
+  const tree::value from = one.root(start), to = one.root(end);
+  steady_search search = seen(from, to, {1, 1, 1, 1, 1, 1, -1, -1});
+  CHECK(search.any_noisy());
+  CHECK(!seen(from, to, end).any_noisy());
+  search.add(seen(from, to, {1, 1, 1, 1, 1, -1, 1, -1}));
+  REQUIRE(search.found().size() == 1);
+  CHECK(search.found()[0].mask == std::vector<std::uint8_t>{1, 1, 1, 1, 1, 1, 1, 0});
+  // The second segment moves all elements but the last two, and its last repeat moves the last.
+  const tree::value half = one.root({1, 1, 1, 1, 1, 1, 0, 0});
+  steady_search still = seen(from, half, {1, 1, 1, 1, 1, -1, 0, 0});
+  REQUIRE(still.found().size() == 1);
+  CHECK(still.found()[0].mask == std::vector<std::uint8_t>{1, 1, 1, 1, 1, 0, 1, 1});
+  still.add(seen(from, half, {1, 1, 1, 1, 1, -1, 0, 1}));
+  CHECK(still.found()[0].mask == std::vector<std::uint8_t>{1, 1, 1, 1, 1, 0, 1, 0});
+  search.add(seen(from, one.root({1, 1, 1, 1, 1, 1, 1, 0}), {1, 1, 1, 1, 1, 1, 1, 0}));
+  CHECK(search.found()[0].mask.back() == 0);  // it stays there, and is noise here
+  const tree::value fewer_from = one.root({0, 0}), fewer_to = one.root({1, 1});
+  search.add(seen(fewer_from, fewer_to, {1, 1}));
+  CHECK(search.found()[0].mask.back() == 0);
 }
 
 TEST_CASE("what is not a number is not steady") {

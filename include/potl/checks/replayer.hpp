@@ -100,9 +100,10 @@ class replayer {
   bool otherwise(std::uint64_t way, const std::function<void()>& what);
   /// Runs `what` with rough sums drawn from `seed`. False: the workload cannot, or failed.
   bool roughly(std::uint64_t seed, const std::function<void()>& what);
-  /// Elements that are no noise in the first segment, of tensors that are noise there. Found once,
-  /// by repeats of that segment.
-  const std::vector<still_elements>& steady();
+  /// Elements that are no noise in the first segment, of tensors that are noise there. Of other
+  /// segments than that (`begins`), also those that are no noise in the second one. Found once, by
+  /// repeats of both, from the agreed state and what it becomes here. failed: verifier_error.
+  const std::vector<still_elements>& steady(bool begins);
   /// Ends the request, unrepeatable, where this machine ends the job's first steps otherwise than
   /// the job says. Called before bits that it computed are held against the run, and before the
   /// first segment speaks for it.
@@ -120,6 +121,7 @@ class replayer {
   void start_clock();
   /// Ends the request where its time is over.
   void check_time() const;
+  void search_steady();
 
   /// Ends a request with a status.
   struct failed {
@@ -157,7 +159,8 @@ class replayer {
   std::optional<std::pair<place, transcript::state>> kept_;
   std::optional<std::pair<std::uint64_t, transcript::state>> replayed_;  ///< came out as recorded
   std::optional<std::set<std::uint64_t>> derivable_;
-  std::optional<std::vector<still_elements>> steady_;
+  /// Of the first segment, and of all others.
+  std::optional<std::pair<std::vector<still_elements>, std::vector<still_elements>>> steady_;
   std::optional<std::chrono::steady_clock::time_point> deadline_;
 };
 

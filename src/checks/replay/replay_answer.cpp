@@ -113,7 +113,7 @@ class segment_answer {
       out_.load_seconds += loading.seconds();
       if (!exact_ && may_be_noise()) {
         const stopwatch repeating;
-        steady_ = with_.steady();
+        steady_ = with_.steady(request_.start == 0);
         out_.distances =
             compare_states(start.root(), recorded->root(), end.root(), still_, steady_);
         out_.noise_seconds += repeating.seconds();

@@ -5,7 +5,7 @@
 // the keys alone: what excuses these must not excuse the values.
 // Assumes repeats of the first segment, which starts where the prover has no say.
 // Cost: one pass over the tensors for each repeat; a byte for each of their elements.
-// Cannot detect: elements that are noise in the first segment only.
+// Cannot detect: elements that are noise in all the segments that were looked at, and in no other.
 #pragma once
 
 #include <cstddef>
@@ -30,14 +30,22 @@ class steady_search {
   /// with larger errors, which elements.
   void see(const transcript::state_value& repeat, bool shows_tensors);
 
+  /// Whether found() may have something.
+  bool any_noisy() const;
+
+  /// What another segment moves and leaves steady is steady: an element's gradient may be near zero
+  /// in one. What stays is still only if it stays in both.
+  void add(const steady_search& other);
+
   /// Of each tensor that a repeat moves by more than `cap` of its update: the elements that every
-  /// repeat moves by at most `cap` of theirs. Nothing of a tensor of which they are three or fewer
-  /// beside an eighth of what moved: so many come out alike by chance.
+  /// repeat moves by at most `cap` of theirs, and those that none moves. Nothing of a tensor of
+  /// which the former are three or fewer beside an eighth of what moved: so many come out alike by
+  /// chance.
   std::vector<still_elements> found() const;
 
  private:
   struct seen_tensor {
-    std::vector<std::uint8_t> mask;
+    std::vector<std::uint8_t> marks;  // of each element: whether it is noise, steady or still
     std::size_t moved = 0;
     bool noisy = false;
   };
