@@ -31,8 +31,8 @@ namespace potl::checks {
 
 /// How requests are answered.
 struct replay_settings {
-  /// That one request may take with all of its repeats, looked at between steps; steady() may take
-  /// as long.
+  /// That one request may take with all of its repeats, looked at between steps; each of the two
+  /// segments of steady() may take as long.
   std::optional<double> timeout_seconds;
   /// Train a state from the one before it where the job lets the trainer store few and nobody has
   /// asked for this one. What was asked for and is missing is trained as well, and is withheld if

@@ -320,7 +320,7 @@ class TestFar(Stock):
         answer = driven.answer(REQUESTS["segment"])
         assert answer.status == "verifier_error"
 
-    def test_repeats_of_the_first_segment_share_the_time_of_the_request(
+    def test_repeats_of_the_first_segment_have_one_time_limit(
         self, driven: Driven, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         step = driven.work.run_step
